@@ -1,0 +1,92 @@
+"""Tesseract, run as a program of its own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+from functools import lru_cache
+
+from PIL import Image
+
+from visar.documents.ocr import box_around
+from visar.errors import DocumentError
+from visar.records import Word
+
+WORD_LEVEL = "5"
+TIMEOUT_SECONDS = 300
+
+
+class Tesseract:
+    """Tesseract 4 or 5 by its command line.
+
+    The program is called directly and not through pytesseract, because its OpenMP threads must be limited (two of them
+    on a busy machine took 131 s for a page) and pytesseract could only do so by changing the whole process's
+    environment, which would limit torch too.
+
+    Args:
+        languages: As Tesseract names them, e.g. ``"eng"`` or ``"deu+eng"``; their data must be installed.
+        command: The program, a name on PATH or a path.
+    """
+
+    name = "tesseract"
+
+    def __init__(self, *, languages: str = "eng", command: str = "tesseract") -> None:
+        self.languages = languages
+        self.command = command
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"ocr": self.name, "tesseract": _version(self.command), "languages": self.languages}
+
+    def read(self, image: Image.Image) -> tuple[Word, ...]:
+        """Words in Tesseract's own reading order.
+
+        Raises:
+            DocumentError: Tesseract or a language's data is not installed, or it failed.
+        """
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG", compress_level=1)
+        table = self._run(buffer.getvalue())
+        words: list[Word] = []
+        for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
+            text = (row["text"] or "").strip()
+            if row["level"] == WORD_LEVEL and text:
+                left, top, width, height = (int(row[side]) for side in ("left", "top", "width", "height"))
+                words.append(Word(text, box_around([(left, top), (left + width, top + height)], image.size)))
+        return tuple(words)
+
+    def _run(self, png: bytes) -> str:
+        try:
+            finished = subprocess.run(
+                [self.command, "stdin", "stdout", "-l", self.languages, "tsv"],
+                input=png,
+                capture_output=True,
+                env={**os.environ, "OMP_THREAD_LIMIT": "1"},
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            raise DocumentError(
+                f"Tesseract cannot be run as '{self.command}'; install it (Debian, Ubuntu: apt install tesseract-ocr; "
+                "macOS: brew install tesseract) or choose ocr=rapidocr"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise DocumentError(f"Tesseract took over {TIMEOUT_SECONDS} s for a page; choose ocr=rapidocr") from error
+        if finished.returncode != 0:
+            said = finished.stderr.decode(errors="replace").strip().splitlines()
+            raise DocumentError(
+                f"Tesseract failed with status {finished.returncode} for languages '{self.languages}' "
+                f"({said[0] if said else 'no message'}); their data must be installed (Debian: tesseract-ocr-LANGUAGE)"
+            )
+        return finished.stdout.decode(errors="replace")
+
+
+@lru_cache
+def _version(command: str) -> str:
+    try:
+        finished = subprocess.run([command, "--version"], capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "not installed"
+    lines = (finished.stdout or finished.stderr).decode(errors="replace").splitlines()
+    return lines[0] if lines else "unknown"
