@@ -12,8 +12,10 @@ Three facts make it cheap and change nothing:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from visar.late_interaction import PackedPages
@@ -100,42 +102,43 @@ def active_similarity(active: ActivePages, *, top_patches: int, block_size: int 
 
     A best match below zero counts as zero, as it does on every page that has a patch of weight 0.
     """
-    sizes = [len(weights) for weights in active.weights]
-    by_size = sorted(range(len(sizes)), key=lambda position: -sizes[position])
-    groups = _group(by_size, sizes, block_size)
-    rows_needed, columns_needed = _needed(active, top_patches, block_size)
-    stacks = [_stack([active.patches[position] for position in group]) for group in groups]
-    sums = active.patches[0].new_zeros(len(sizes), len(sizes))
+    # Pages of one group are padded to its largest: sorted by size, they waste little.
+    order = sorted(range(len(active.pages)), key=lambda position: -len(active.weights[position]))
+    by_size = ActivePages(*(tuple(field[position] for position in order) for field in vars(active).values()))
+    groups = _groups([len(weights) for weights in by_size.weights], block_size)
+    needed = _needed(by_size, top_patches, block_size)
+    starts = [group.start for group in groups]
+    extent = np.maximum.reduceat(np.maximum.reduceat(needed, starts, axis=0), starts, axis=1).tolist()
+    stacks = [_stack(by_size.patches[group]) for group in groups]
+    sums = by_size.patches[0].new_zeros(len(order), len(order))
     for first, sources in enumerate(groups):
         for second in range(first, len(groups)):
             targets = groups[second]
-            here, there = torch.tensor(sources), torch.tensor(targets)
-            forward, backward = (here[:, None], there[None, :]), (there[:, None], here[None, :])
-            rows = int(torch.maximum(rows_needed[forward], columns_needed[backward].T).max())
-            columns = int(torch.maximum(rows_needed[backward].T, columns_needed[forward]).max())
-            left, right = stacks[first][:, :rows], stacks[second][:, :columns]
+            left, right = stacks[first][:, : extent[first][second]], stacks[second][:, : extent[second][first]]
             product = left.flatten(0, 1) @ right.flatten(0, 1).T
             product = product.view(*left.shape[:2], *right.shape[:2])
-            sums[forward] = _sum_of_largest(product.amax(dim=3).transpose(1, 2), top_patches)
-            sums[backward] = _sum_of_largest(product.amax(dim=1), top_patches).T
-    averaged = torch.tensor(active.averaged, device=sums.device, dtype=sums.dtype)
-    return (sums / averaged[:, None]).sqrt()
+            sums[sources, targets] = _sum_of_largest(product.amax(dim=3).transpose(1, 2), top_patches)
+            if first != second:
+                sums[targets, sources] = _sum_of_largest(product.amax(dim=1), top_patches).T
+    averaged = torch.tensor(by_size.averaged, device=sums.device, dtype=sums.dtype)
+    back = torch.tensor(order, device=sums.device).argsort()
+    return (sums / averaged[:, None]).sqrt()[back][:, back]
 
 
-def _group(order: list[int], sizes: list[int], block_size: int) -> list[list[int]]:
-    """Split pages, largest first, into groups whose padded patches fill at most ``block_size`` rows."""
-    groups: list[list[int]] = []
-    for position in order:
-        if groups and (len(groups[-1]) + 1) * sizes[groups[-1][0]] <= block_size:
-            groups[-1].append(position)
-        else:
-            groups.append([position])
+def _groups(sizes: list[int], block_size: int) -> list[slice]:
+    """Cut pages, largest first, into runs whose padded patches fill at most ``block_size`` rows."""
+    groups: list[slice] = []
+    start = 0
+    while start < len(sizes):
+        end = min(len(sizes), start + max(1, block_size // sizes[start]))
+        groups.append(slice(start, end))
+        start = end
     return groups
 
 
-def _stack(matrices: list[torch.Tensor]) -> torch.Tensor:
+def _stack(matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """[a_p, D] matrices as one [G, max a_p, D]; rows of zeros at the end stand for patches of weight 0."""
-    return torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True)
+    return torch.nn.utils.rnn.pad_sequence(list(matrices), batch_first=True)
 
 
 def _sum_of_largest(values: torch.Tensor, count: int) -> torch.Tensor:
@@ -145,15 +148,12 @@ def _sum_of_largest(values: torch.Tensor, count: int) -> torch.Tensor:
     return values.clamp_min(0).sum(dim=-1)
 
 
-def _needed(active: ActivePages, top_patches: int, block_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """How many patches, heaviest first, can matter to each pair of pages.
+def _needed(active: ActivePages, top_patches: int, block_size: int) -> np.ndarray:
+    """How many patches, heaviest first, of page p can matter to p -> p' or p' -> p: [A, A] integers.
 
     The T heaviest patches of every page against those of every other page give lower bounds of their best matches.
     The least of them is a bound t below the T-th largest, and the least of bound / w_j is the weight below which a
     target patch can neither improve one of these T nor lift another patch of the page above t.
-
-    Returns:
-        Two integer matrices [A, A], source by target: patches needed of the source, and of the target.
     """
     heads = _stack([patches[:top_patches] for patches in active.patches])
     head_weights = _stack([weights[:top_patches] for weights in active.weights])
@@ -175,7 +175,7 @@ def _needed(active: ActivePages, top_patches: int, block_size: int) -> tuple[tor
     threshold[few] = 0.0  # fewer than T active patches: all of them enter the mean
     rows = torch.stack([(w[:, None] * peaks > _below(t)).sum(0) for w, t in zip(active.weights, threshold)])  # noqa: B905
     columns = torch.stack([(w[:, None] > _below(r)).sum(0) for w, r in zip(active.weights, ratio.T)]).T  # noqa: B905
-    return rows.cpu(), columns.cpu()
+    return torch.maximum(rows, columns.T).cpu().numpy()
 
 
 def _below(bound: torch.Tensor) -> torch.Tensor:
