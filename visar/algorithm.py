@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -10,7 +11,7 @@ import torch
 
 from visar import late_interaction, weights
 from visar.adaptive_k import choose_k, cost_curve
-from visar.errors import EmbeddingError
+from visar.errors import VisarError
 from visar.late_interaction import PackedPages, Vectors, rank_pages
 from visar.selection import Selection
 from visar.similarity import DEFAULT_BLOCK_SIZE, active_pages, page_similarity
@@ -27,7 +28,7 @@ class VisarSettings:
     """The method's constants; :func:`select_pages` describes each.
 
     Raises:
-        EmbeddingError: A setting is out of range.
+        VisarError: A setting is out of range.
     """
 
     top_patches: int = 50
@@ -45,11 +46,11 @@ class VisarSettings:
             if value is None and optional:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise EmbeddingError(f"{name}: expected a whole number of at least 1, got {value!r}")
-        if not self.leakage_weight > 0:
-            raise EmbeddingError(f"leakage_weight: expected a number above 0, got {self.leakage_weight!r}")
+                raise VisarError(f"{name}: expected a whole number of at least 1, got {value!r}")
+        if isinstance(self.leakage_weight, (bool, str)) or not 0 < self.leakage_weight < math.inf:
+            raise VisarError(f"leakage_weight: expected a finite number above 0, got {self.leakage_weight!r}")
         if self.k_range not in get_args(KRange):
-            raise EmbeddingError(f"k_range: expected one of {list(get_args(KRange))}, got {self.k_range!r}")
+            raise VisarError(f"k_range: expected one of {list(get_args(KRange))}, got {self.k_range!r}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _PageScores:
 
     Attributes:
         late_interaction: [N] Eq. 1.
-        similarity: [N, N] Eq. 11, or None where the method does not apply.
+        similarity: [N, N] Eq. 11 on the CPU, or None where the method does not apply.
         active_pages: Number of pages in the matrix.
         fallback: The rule that replaces the method where ``similarity`` is None.
         warnings: Sentences for the caller.
@@ -95,8 +96,9 @@ def select_pages(
         patches_per_page: Approximation: heaviest patches kept of each page (the paper's j, 450).
         max_pages: Approximation: pages with the heaviest patch that are kept (the paper's p, 75).
         search_limit: Approximation: largest k (the paper's s, 10).
-        k_range: ``"active"`` searches k up to the number of active pages; ``"authors"`` stops one page earlier, and
-            before the last page of the document, as the published numbers were made.
+        k_range: ``"active"`` searches k up to the number of active pages, and up to all pages of a document of three;
+            ``"authors"`` stops one page before the active ones and before the last of the document, as the published
+            numbers were made.
         block_size: Rows of the largest product in memory.
         leave_out_broken: Leave out pages that hold NaN or Inf, with a warning, instead of raising. Packed pages have
             made this choice already.
@@ -106,7 +108,8 @@ def select_pages(
         (one or two pages, equal pages) fall back to the late-interaction ranking and say so.
 
     Raises:
-        EmbeddingError: Malformed or non-finite embeddings, or a setting out of range.
+        EmbeddingError: Malformed or non-finite embeddings.
+        VisarError: A setting out of range.
     """
     settings = VisarSettings(
         top_patches, leakage_weight, patches_per_page, max_pages, search_limit, k_range, block_size
@@ -120,6 +123,8 @@ def select_pages(
     if scores.similarity is None:
         k, cost, sparsity = _fallback_k(scores.fallback, settings), torch.zeros(0), None
         ranking, reason = scores.late_interaction, scores.fallback
+        if reason == "pages_alike":  # they differ by rounding only: page order, not chance
+            ranking = ranking.mean().expand(len(pages))
     else:
         ranking = scores.similarity.diagonal()
         sparsity = (ranking <= SPARSITY_LEVEL).double().mean().item()
@@ -132,7 +137,7 @@ def select_pages(
         reason=reason,
         late_interaction=pages.by_page_number(scores.late_interaction),
         similarity=_by_page_numbers(scores.similarity, pages),
-        cost=cost.cpu(),
+        cost=cost,
         sparsity=sparsity,
         warnings=(*scores.warnings, *pages.left_out_warnings),
         seconds=watch.seconds,
@@ -145,8 +150,11 @@ def _score(query: torch.Tensor, pages: PackedPages, settings: VisarSettings, wat
     activation = late_interaction.activation(cosine, pages.starts)
     known = _PageScores(activation.sum(dim=1))
     watch.lap("late_interaction")
-    if len(pages) <= 2:
-        return replace(known, fallback="one_page" if len(pages) == 1 else "two_pages")
+    if len(pages) == 1:
+        return replace(known, fallback="one_page", warnings=("there is one page only, so nothing was compared",))
+    if len(pages) == 2:
+        note = "two pages are too few to compare by their spread: they are ranked by late interaction"
+        return replace(known, fallback="two_pages", warnings=(note,))
     informative = weights.informative_tokens(activation)
     dropped = int((~informative).sum())
     if dropped:
@@ -158,10 +166,9 @@ def _score(query: torch.Tensor, pages: PackedPages, settings: VisarSettings, wat
     if not scaled.any():
         note = "all pages match the question alike, so the ranking is arbitrary"
         return replace(known, fallback="pages_alike", warnings=(*known.warnings, note))
-    patch_weight = _patch_weight(cosine[informative], pages.starts, scaled)
     active = active_pages(
         pages,
-        patch_weight,
+        patch_weights(cosine[informative], pages.starts, scaled),
         top_patches=settings.top_patches,
         patches_per_page=settings.patches_per_page,
         max_pages=settings.max_pages,
@@ -172,16 +179,13 @@ def _score(query: torch.Tensor, pages: PackedPages, settings: VisarSettings, wat
         return replace(known, fallback="no_active_page", warnings=(*known.warnings, note))
     similarity = page_similarity(active, len(pages), top_patches=settings.top_patches, block_size=settings.block_size)
     watch.lap("similarity")
-    return replace(known, similarity=similarity, active_pages=len(active.pages))
+    return replace(known, similarity=similarity.cpu(), active_pages=len(active.pages))
 
 
-def _patch_weight(cosine: torch.Tensor, starts: Sequence[int], scaled: torch.Tensor) -> torch.Tensor:
+def patch_weights(cosine: torch.Tensor, starts: Sequence[int], scaled: torch.Tensor) -> torch.Tensor:
     """Normalised patch weights [sum n_p] from cosines [m, sum n_p] and scaled activations [N, m] (Eq. 5 to 9)."""
-    token_weight = weights.token_weight(scaled)
-    # Min-max of equal weights would silence every token; where none stands out, all count alike.
-    alike = token_weight.max() == token_weight.min()
-    token_weight = torch.ones_like(token_weight) if alike else weights.min_max(token_weight)
-    page_weight = weights.min_max(weights.page_weight(scaled), epsilon=0.0)
+    token_weight = weights.contrast(weights.token_weight(scaled))
+    page_weight = weights.contrast(weights.page_weight(scaled), epsilon=0.0)
     gain = weights.token_page_gain(scaled, token_weight, page_weight)
     return weights.min_max(weights.patch_weight(weights.patch_relevance(cosine, starts, gain)))
 
@@ -195,13 +199,15 @@ def _fallback_k(rule: str, settings: VisarSettings) -> int:
 def _adapt(scores: _PageScores, order: list[int], settings: VisarSettings) -> tuple[int, str, torch.Tensor]:
     """Stage 4: k, the rule that decided it, and J(1) .. J(K)."""
     longest, limit = scores.active_pages, settings.search_limit
+    if len(order) == 3 and settings.k_range == "active":
+        longest = 3  # of three pages one is never active: its normalised weight is 0
     if limit is not None:
         longest = min(longest, limit + 3)  # the transition rule looks beyond the limit
     if settings.k_range == "authors":
         longest = min(longest, len(order) - 1) - 1
     cost = cost_curve(scores.similarity, order, settings.leakage_weight, max(longest, 1))
-    if longest <= 1:
-        return 1, "one_active_page" if scores.active_pages == 1 else "no_choice", cost
+    if scores.active_pages == 1 or longest <= 1:
+        return 1, "one_active_page" if scores.active_pages == 1 else "no_choice", cost[:1]
     k, extended = choose_k(cost)
     if limit is not None and k > limit:
         return limit, "search_limit", cost
@@ -214,5 +220,5 @@ def _by_page_numbers(similarity: torch.Tensor | None, pages: PackedPages) -> tor
         return torch.zeros(0, 0)
     placed = torch.zeros(pages.document_length, pages.document_length)
     numbers = torch.tensor(pages.numbers)
-    placed[numbers[:, None], numbers[None, :]] = similarity.cpu()
+    placed[numbers[:, None], numbers[None, :]] = similarity
     return placed

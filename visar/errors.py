@@ -19,6 +19,10 @@ class EmbeddingError(VisarError):
     """Embeddings have a wrong shape, hold NaN or Inf, or cannot be computed from what was given."""
 
 
+class NonFiniteError(EmbeddingError):
+    """Embeddings hold NaN or Inf."""
+
+
 class MissingExtraError(VisarError):
     """An optional dependency is needed and not installed; the message names the line that installs it."""
 

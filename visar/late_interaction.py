@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from visar.errors import EmbeddingError
+from visar.errors import EmbeddingError, NonFiniteError
 
 Vectors = torch.Tensor | np.ndarray
 
@@ -23,7 +23,7 @@ def as_unit_vectors(vectors: Vectors, name: str) -> torch.Tensor:
     Raises:
         EmbeddingError: Not a matrix, no rows, or NaN or Inf in it.
     """
-    tensor = torch.from_numpy(np.ascontiguousarray(vectors)) if isinstance(vectors, np.ndarray) else vectors
+    tensor = _from_numpy(vectors, name) if isinstance(vectors, np.ndarray) else vectors
     if not isinstance(tensor, torch.Tensor):
         raise EmbeddingError(f"{name}: expected a torch tensor or numpy array [n, D], got {type(vectors).__name__}")
     if tensor.ndim != 2 or 0 in tensor.shape:
@@ -32,8 +32,16 @@ def as_unit_vectors(vectors: Vectors, name: str) -> torch.Tensor:
         raise EmbeddingError(f"{name}: expected floating-point embeddings, got {tensor.dtype}")
     tensor = tensor.detach().to(torch.float32)
     if not torch.isfinite(tensor).all():
-        raise EmbeddingError(f"{name}: holds NaN or Inf; encode it again, in float32 if it ran in half precision")
-    return torch.nn.functional.normalize(tensor, dim=1)
+        raise NonFiniteError(f"{name}: holds NaN or Inf; encode it again, in float32 if it ran in half precision")
+    # Squares of entries beyond 1e19 or below 1e-23 leave float32's range: bring rows to a largest entry of 1 first.
+    largest = tensor.abs().amax(dim=1, keepdim=True)
+    return torch.nn.functional.normalize(tensor / largest.where(largest > 0, 1.0), dim=1)
+
+
+def _from_numpy(vectors: np.ndarray, name: str) -> torch.Tensor:
+    if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
+        raise EmbeddingError(f"{name}: expected floating-point embeddings of 16, 32 or 64 bits, got {vectors.dtype}")
+    return torch.from_numpy(np.ascontiguousarray(vectors, dtype=vectors.dtype.newbyteorder("=")))
 
 
 @dataclass(frozen=True)
@@ -70,16 +78,19 @@ class PackedPages:
         for number, page in enumerate(pages):
             try:
                 kept.append(as_unit_vectors(page, f"page {number} (0-based)"))
-            except EmbeddingError as error:
-                if not (leave_out_broken and "NaN or Inf" in str(error)):
+            except NonFiniteError:
+                if not leave_out_broken:
                     raise
                 continue
             numbers.append(number)
         if not kept:
-            raise EmbeddingError("pages: every page holds NaN or Inf, none is left")
+            raise NonFiniteError("pages: every page holds NaN or Inf, none is left")
         widths = {page.shape[1] for page in kept}
         if len(widths) > 1:
             raise EmbeddingError(f"pages: all pages need one embedding width D, got {sorted(widths)}")
+        devices = {str(page.device) for page in kept}
+        if len(devices) > 1:
+            raise EmbeddingError(f"pages: all pages need one device, got {sorted(devices)}")
         starts = (0, *np.cumsum([len(page) for page in kept]).tolist())
         return cls(torch.cat(kept), starts, tuple(numbers), len(pages))
 

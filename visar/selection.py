@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 import torch
 
 EXPLANATIONS = {
-    "least_cost": "The cost J(k) is least here: these pages resemble each other more than they leak into the rest.",
-    "sharp_transition": "The cost J(k) is least one page earlier but changes more sharply beyond it, so one page more "
-    "is read.",
-    "search_limit": "The cost J(k) is least further on, but no more pages than the search limit are read.",
+    "least_cost": "The cost J(k), which weighs what these pages share with each other and with the pages left unread, "
+    "is least here.",
+    "sharp_transition": "The cost J(k) is least one page earlier but changes more sharply beyond it than before it, so "
+    "one page more is read.",
+    "search_limit": "The cost J(k) asks for more pages than the search limit, which is read.",
     "one_active_page": "Only one page stands out for the question.",
     "no_choice": "So few pages stand out for the question that there is no other k to compare with.",
-    "one_page": "The document has one page.",
+    "one_page": "Only one page can be read.",
     "two_pages": "Two pages are too few to compare, so they are ranked by late interaction alone.",
     "pages_alike": "All pages match the question alike, so nothing tells them apart and only the first is read.",
     "no_active_page": "No part of any page stands out for the question, so the best page by late interaction is read.",
@@ -33,16 +34,16 @@ EXPLANATIONS = {
 """What each :attr:`Selection.reason` means, in a sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """Pages chosen for one question.
 
     Attributes:
         order: 0-based page numbers, best first. Pages left out for broken embeddings are not in it.
-        scores: [N] the ranking's score of each page, indexed by page number.
+        scores: [N] the ranking's score of each page, indexed by page number; -inf for pages left out.
         k: How many pages to read, 1 <= k <= len(order).
         reason: Short name of the rule that decided k; :attr:`explanation` says it in a sentence.
-        late_interaction: [N] late-interaction scores (Eq. 1), indexed by page number.
+        late_interaction: [N] late-interaction scores (Eq. 1), indexed by page number; -inf for pages left out.
         similarity: [N, N] page similarities (Eq. 11, min-max normalised), empty [0, 0] where none was computed.
         cost: J(k) for k = 1, 2, ... (Eq. 14), empty where none was computed.
         sparsity: Share of pages whose self-similarity is at most 0.01; None where no matrix was computed.

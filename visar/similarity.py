@@ -153,7 +153,8 @@ def _needed(active: ActivePages, top_patches: int, block_size: int) -> np.ndarra
 
     The T heaviest patches of every page against those of every other page give lower bounds of their best matches.
     The least of them is a bound t below the T-th largest, and the least of bound / w_j is the weight below which a
-    target patch can neither improve one of these T nor lift another patch of the page above t.
+    target patch can neither improve one of these T nor lift another patch of the page above t. A page with fewer than T
+    active patches keeps them all, since t does not exceed the bound of any of them.
     """
     heads = _stack([patches[:top_patches] for patches in active.patches])
     head_weights = _stack([weights[:top_patches] for weights in active.weights])
@@ -171,11 +172,10 @@ def _needed(active: ActivePages, top_patches: int, block_size: int) -> np.ndarra
             relative = best / head_weights[sources][:, :, None]
             ratio[sources, targets] = relative.nan_to_num(nan=float("inf")).amin(dim=1)
     peaks = torch.stack([weights[0] for weights in active.weights])
-    few = torch.tensor([len(weights) < top_patches for weights in active.weights])
-    threshold[few] = 0.0  # fewer than T active patches: all of them enter the mean
     rows = torch.stack([(w[:, None] * peaks > _below(t)).sum(0) for w, t in zip(active.weights, threshold)])  # noqa: B905
     columns = torch.stack([(w[:, None] > _below(r)).sum(0) for w, r in zip(active.weights, ratio.T)]).T  # noqa: B905
-    return torch.maximum(rows, columns.T).cpu().numpy()
+    # At least one: products of denormal weights round to nothing, and an empty tile has no maximum.
+    return torch.maximum(rows, columns.T).clamp_min(1).cpu().numpy()
 
 
 def _below(bound: torch.Tensor) -> torch.Tensor:

@@ -13,12 +13,26 @@ EPSILON = 1e-6
 """Added to the range in min-max normalisation and to the denominator of Eq. 6, as in the authors' runs."""
 
 
+ROUNDING = 1e-5
+"""Weights of order 1 that differ by less come out of float32 different by chance."""
+
+
 def min_max(values: torch.Tensor, epsilon: float = EPSILON) -> torch.Tensor:
     """(x - min) / (max - min + epsilon). Equal values give zeros, with and without epsilon."""
     low, high = values.min(), values.max()
     if low == high:
         return torch.zeros_like(values)
     return (values - low) / (high - low + epsilon)
+
+
+def contrast(values: torch.Tensor, epsilon: float = EPSILON) -> torch.Tensor:
+    """Min-max normalised weights; ones where none stands out.
+
+    Min-max would silence equal weights, and blow up weights that differ by rounding only.
+    """
+    if values.max() - values.min() <= ROUNDING * values.abs().max().clamp_min(1):
+        return torch.ones_like(values)
+    return min_max(values, epsilon)
 
 
 def informative_tokens(activation: torch.Tensor) -> torch.Tensor:
@@ -96,5 +110,9 @@ def patch_relevance(cosine: torch.Tensor, starts: Sequence[int], gain: torch.Ten
 
 
 def patch_weight(relevance: torch.Tensor) -> torch.Tensor:
-    """max(0, r - mean r), the mean over all patches of all pages (Eq. 9), on [sum n_p]."""
-    return (relevance - relevance.mean()).clamp_min(0)
+    """max(0, r - mean r), the mean over all patches of all pages (Eq. 9), on [sum n_p].
+
+    Zeros where the relevances differ by rounding only.
+    """
+    weight = (relevance - relevance.mean()).clamp_min(0)
+    return weight if weight.max() > ROUNDING * relevance.abs().max() else torch.zeros_like(weight)

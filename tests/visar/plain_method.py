@@ -41,10 +41,7 @@ def page_weight(scaled):
     mean = [sum(scaled[p, i] for p in range(n)) / n for i in range(m)]
     return np.array(
         [
-            sum(
-                sum(scaled[p, i] * scaled[p, k] / (mean[i] * mean[k] + 1e-6) for k in range(m)) / m
-                for i in range(m)
-            )
+            sum(sum(scaled[p, i] * scaled[p, k] / (mean[i] * mean[k] + 1e-6) for k in range(m)) / m for i in range(m))
             for p in range(n)
         ]
     )
@@ -52,12 +49,7 @@ def page_weight(scaled):
 
 def patch_relevance(query, pages, scaled, wi, wp):
     return [
-        np.array(
-            [
-                max(float(v @ q) * (scaled[p, i] * wi[i] * wp[p]) ** 2 for i, q in enumerate(query))
-                for v in page
-            ]
-        )
+        np.array([max(float(v @ q) * (scaled[p, i] * wi[i] * wp[p]) ** 2 for i, q in enumerate(query)) for v in page])
         for p, page in enumerate(pages)
     ]
 
@@ -119,7 +111,9 @@ def select(query, pages, top_patches=50, gamma=1e5, k_range="active"):
     matrix = min_max(similarity(pages, weights, top_patches))
     order = sorted(range(len(pages)), key=lambda p: -matrix[p, p])
     active = sum(bool((w > 0).any()) for w in weights)
-    longest = active if k_range == "active" else min(active, len(pages) - 1) - 1
-    curve = cost(matrix, order, gamma, max(longest, 1))
-    k = 1 if longest <= 1 else choose_k(curve)
+    reach = 3 if len(pages) == 3 else active
+    longest = min(active, len(pages) - 1) - 1 if k_range == "authors" else reach
+    longest = 1 if active == 1 else max(longest, 1)
+    curve = cost(matrix, order, gamma, longest)
+    k = 1 if longest == 1 else choose_k(curve)
     return {"similarity": matrix, "order": order, "cost": curve, "k": k, "active": active, "weights": weights}

@@ -32,7 +32,7 @@ from visar.selectors.score_threshold import above_threshold
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "visar" / "selector"
 BASELINES = {
-    "fixed": FixedK(k=10),
+    "late_interaction_10": FixedK(k=10),
     "largest_gap": LargestGap(),
     "score_cluster": ScoreCluster(rank_penalty=False),
     "score_cluster_original": ScoreCluster(rank_penalty=True),

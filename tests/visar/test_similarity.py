@@ -46,6 +46,19 @@ def test_a_case_worked_by_hand():
     np.testing.assert_allclose(similarity, np.sqrt([[0.625, 0.25], [0.3, 0.25]]), atol=1e-6)
 
 
+def test_a_light_patch_of_the_target_is_kept_where_a_source_needs_it():
+    """0 -> 1 needs no more than two patches of page 0, but the best match of its first lies in the third of page 1."""
+    pages = [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])]
+    weights = [np.array([1.0, 0.9]), np.array([1.0, 1.0, 0.3])]
+    similarity = fast_similarity(pages, weights, top_patches=2)
+    np.testing.assert_allclose(similarity**2, [[0.905, 0.6], [0.9, 1.0]], atol=1e-6)
+
+
+def test_weights_too_small_for_float32_products_are_no_error():
+    pages, weights = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])], [np.array([1e-25]), np.array([1.0])]
+    np.testing.assert_allclose(fast_similarity(pages, weights, 1, block_size=1), [[0, 0], [0, 1]], atol=1e-6)
+
+
 @given(
     seed=st.integers(0, 10_000),
     top_patches=st.sampled_from([1, 3, 7, 50]),

@@ -40,8 +40,8 @@ class DocumentReader:
         timeout: Seconds that PDFium may take for one page.
 
     Raises:
-        DocumentError: The file is missing, empty or not a PDF; at the first look inside: encrypted, truncated or damaged,
-            or without pages.
+        DocumentError: The file is missing, empty or not a PDF; at the first look inside: encrypted, truncated or
+            damaged, or without pages.
     """
 
     def __init__(

@@ -47,9 +47,9 @@ def render(template: str, **values: object) -> Markup:
 
 
 def write_page(path: Path, page: Markup) -> None:
-    """Write a page as UTF-8, complete or not at all.
+    """Write a page as UTF-8, complete or not at all. File names that are no text show their bytes as escapes.
 
     Raises:
         StoreError: The folder is not writable, or the disk is full.
     """
-    write_atomically(path, page.encode("utf-8"))
+    write_atomically(path, page.encode("utf-8", errors="backslashreplace"))

@@ -149,7 +149,7 @@ def _both(entry: Mapping[str, float | None] | None, digits: int) -> str:
 def _cell(text: str) -> str:
     """Text that cannot end a cell or a line, nor become markup."""
     flat = " ".join(str(text).split())
-    for sign in "\\|<*`":
+    for sign in "\\|<*`[]!&":
         flat = flat.replace(sign, f"\\{sign}")
     return flat
 

@@ -31,8 +31,8 @@ class FixedK:
     k: int
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise VisarError(f"FixedK: k is {self.k}; expected a whole number of at least 1")
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise VisarError(f"FixedK: k is {self.k!r}; expected a whole number of at least 1")
 
     def select(self, query: torch.Tensor, pages: PackedPages, *, evidence_pages: Sequence[int] = ()) -> Selection:
         """Choose pages as :class:`~visar.selectors.protocol.PageSelector` describes."""

@@ -77,7 +77,9 @@ def late_interaction_selection(
     """
     watch = Stopwatch(pages.vectors.device)
     packed_scores = late_interaction_scores(as_unit_vectors(query, "query"), pages).cpu()
-    by_rank = rank_pages(packed_scores)
+    alike = float(packed_scores.max() - packed_scores.min()) <= ROUNDING * float(packed_scores.abs().max())
+    # Equal pages differ by rounding only: page order, not chance.
+    by_rank = list(range(len(packed_scores))) if alike else rank_pages(packed_scores)
     ranking = Ranking([pages.numbers[index] for index in by_rank], packed_scores[by_rank].double().numpy())
     watch.lap("late_interaction")
     cutoff = choose_k(ranking)
