@@ -13,7 +13,7 @@ from torch import nn
 from transformers import AutoProcessor
 
 from tests.visar.tiny_checkpoints import page_image, save_colmodernvbert, save_colpali, save_colqwen
-from visar.encoders import MultiVector, PageContent
+from visar.encoders import MultiVector, PageContent, colpali_engine
 from visar.errors import EmbeddingError
 
 peft = pytest.importorskip("peft", reason="peft writes the adapters that these tests read")
@@ -129,6 +129,25 @@ def test_base_and_adapter_are_both_part_of_the_fingerprint(saved):
     assert encoder(saved, base=saved.native).fingerprint() != usual
 
 
+def test_the_rules_of_merging_are_part_of_the_fingerprint(saved, monkeypatch):
+    before = encoder(saved).fingerprint()
+    monkeypatch.setattr(colpali_engine, "MERGING_VERSION", "other")
+    assert encoder(saved).fingerprint() == before | {"merging": "other"} != before
+
+
+def test_an_unknown_home_folder_is_one_line_that_says_what_to_set(colpali, monkeypatch):
+    def nobody(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(EmbeddingError, match="the home folder is unknown.*: set cache to a folder"):
+        encoder(colpali, cache=None).encode_query("growth")
+    with pytest.raises(EmbeddingError, match="~/merged: the home folder is unknown; write the path out in full"):
+        encoder(colpali, cache="~/merged").encode_query("growth")
+
+
 def test_an_adapter_without_its_base_is_refused(saved):
     with pytest.raises(EmbeddingError, match="is a LoRA adapter: give its base .* and base_revision"):
         encoder(saved, base=None).encode_query("growth")
@@ -195,6 +214,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(colpali):
     colpali.cache.touch()
     with pytest.raises(EmbeddingError, match="cannot be written") as caught:
         encoder(colpali).encode_query("growth")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_configuration_of_an_adapter_is_one_line(colpali):
+    (colpali.adapter / "adapter_config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(EmbeddingError, match=r"adapter_config\.json cannot be read") as caught:
+        encoder(colpali, base=None).encode_query("growth")
     assert "\n" not in str(caught.value)
 
 

@@ -96,7 +96,6 @@ def test_a_page_without_text_has_the_vectors_of_its_markers(encoder):
     (found,) = encoder.encode_pages([page("")])
     assert found.vectors.shape == (3, DIMENSION)
     assert found.boxes.isnan().all()
-    assert encoder.has_boxes
 
 
 def test_a_page_whose_text_was_not_read_is_an_error_that_names_it(encoder):

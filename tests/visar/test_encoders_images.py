@@ -17,7 +17,7 @@ from tests.visar.tiny_checkpoints import (
     save_colpali,
     save_colqwen,
 )
-from visar.encoders import Encoder, MultiVector, PageContent
+from visar.encoders import Encoder, MultiVector, PageContent, multi_vector
 from visar.errors import EmbeddingError, MissingExtraError
 from visar.records import PageText
 
@@ -128,7 +128,6 @@ def test_prompt_tokens_have_no_box(kind, encoder):
     assert (~nowhere).any()
     assert found.boxes[~nowhere].min() == 0
     assert found.boxes[~nowhere].max() == 1
-    assert encoder.has_boxes
 
 
 def test_a_token_too_few_gives_no_layout(encoder):
@@ -140,15 +139,13 @@ def test_a_token_too_few_gives_no_layout(encoder):
     assert model.boxes(features, 0) is None
 
 
-def test_without_a_layout_boxes_are_nan_and_said_to_be(tmp_path):
+def test_without_a_layout_boxes_are_nan(tmp_path):
     save_colpali(tmp_path)
     encoder = MultiVector(tmp_path, needs="image", device="cpu")
-    assert encoder.has_boxes
     # 32 pixels are no multiple of 5: the grid does not follow from what the processor put out.
     encoder._load().transformer.model.config.vlm_config.vision_config.patch_size = 5
     (found,) = encoder.encode_pages(contents((32, 32)))
     assert found.boxes.isnan().all()
-    assert not encoder.has_boxes
 
 
 def test_half_precision_comes_back_as_float32_of_length_one(checkpoint):
@@ -191,6 +188,30 @@ def test_the_fingerprint_follows_weights_and_dtype_but_not_batches(checkpoint, e
     assert MultiVector(tmp_path, needs="image").fingerprint()["weights"] != usual["weights"]
 
 
+def test_the_rules_of_this_package_are_part_of_the_fingerprint(encoder, monkeypatch):
+    before = encoder.fingerprint()
+    monkeypatch.setattr(multi_vector, "RULES_VERSION", "other")
+    assert encoder.fingerprint() == before | {"rules": "other"} != before
+
+
+def test_a_full_gpu_is_one_line_that_says_what_to_do(checkpoint):
+    encoder = MultiVector(checkpoint[0], needs="image", device="cpu")
+
+    def exhausted(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    encoder._load().transformer.model.embedding_proj_layer.register_forward_pre_hook(exhausted)
+    expected = "^cpu ran out of memory; lower encoder.batch_size or set encoder.device=cpu$"
+    for use in (lambda: encoder.encode_query("growth"), lambda: encoder.encode_pages(contents((32, 32)))):
+        with pytest.raises(EmbeddingError, match=expected):
+            use()
+
+
+def test_a_question_with_halves_of_characters_is_one_line(encoder):
+    with pytest.raises(EmbeddingError, match="^question: not valid text at character 4 "):
+        encoder.encode_query("caf\udce9")
+
+
 def test_a_page_without_its_image_is_an_error_that_names_it(encoder):
     with pytest.raises(EmbeddingError, match="page 1 of the batch has no image"):
         encoder.encode_pages([*contents((32, 32)), PageContent(text=PageText((), "none"))])
@@ -217,7 +238,7 @@ def test_a_broken_checkpoint_is_one_line(checkpoint, tmp_path, broken):
     for path in checkpoint[0].iterdir():
         content = path.read_bytes()
         (tmp_path / path.name).write_bytes(content[:200] if path.name == broken else content)
-    with pytest.raises(EmbeddingError, match="cannot be loaded as a multi-vector encoder") as caught:
+    with pytest.raises(EmbeddingError, match="cannot be (loaded as a multi-vector encoder|read)") as caught:
         MultiVector(tmp_path, needs="image", device="cpu").encode_query("growth")
     assert "\n" not in str(caught.value)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from visar.errors import EmbeddingError, MissingExtraError
 
@@ -18,6 +22,8 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 _FETCHED = ("*.safetensors", "*.json", "*.txt", "*.jinja", "*.model", "artifact.metadata")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+# No embedding depends on these: what BERT pools for classification, and the head that predicts words.
+_UNUSED = re.compile(r"pooler\.|(.*\.)?lm_head\.")
 
 
 def packaged_minilm() -> Path:
@@ -44,7 +50,7 @@ def packaged_minilm() -> Path:
 
 def is_local(model: str | Path) -> bool:
     """Whether ``model`` means a folder on this machine and not a name on the hub."""
-    return isinstance(model, Path) or Path(model).expanduser().is_dir() or not _HUB_NAME.fullmatch(model)
+    return isinstance(model, Path) or expanded(model).is_dir() or not _HUB_NAME.fullmatch(model)
 
 
 def locate(model: str | Path, revision: str | None) -> Path:
@@ -60,10 +66,10 @@ def locate(model: str | Path, revision: str | None) -> Path:
         MissingExtraError: huggingface_hub is not installed and the hub is needed.
     """
     if is_local(model):
-        folder = Path(model).expanduser()
+        folder = expanded(model)
         if not folder.is_dir():
             raise EmbeddingError(f"{model} is neither a folder nor a hub name 'owner/model': give one of the two")
-        if not any(folder.glob("*.safetensors")):
+        if not any(folder.rglob("*.safetensors")):
             raise EmbeddingError(f"{folder} holds no *.safetensors: give the folder of a saved checkpoint")
         return folder
     if revision is None or not _COMMIT.fullmatch(revision):
@@ -110,7 +116,62 @@ def identity(model: str | Path, revision: str | None) -> str:
 
 def display_name(model: str | Path) -> str:
     """The hub name, or the last part of a folder's path: where a copy lies does not change what it computes."""
-    return Path(model).expanduser().resolve().name if is_local(model) else str(model)
+    return expanded(model).resolve().name if is_local(model) else str(model)
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ``~`` replaced by the home folder.
+
+    Raises:
+        EmbeddingError: The home folder is unknown, as it is for some services and containers.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise EmbeddingError(f"{path}: the home folder is unknown; write the path out in full") from None
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Without transformers' bars, which would cut through those of the commands, and its report, which is checked."""
+    from transformers.utils import logging as transformers_logging
+
+    bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def refuse_gaps(folder: Path, kind: str, report: Mapping[str, Any]) -> None:
+    """Refuse weights with gaps: transformers fills them with random numbers, logs that and goes on.
+
+    Args:
+        kind: What the folder should hold, for the message.
+        report: The loading info of transformers' ``from_pretrained``; what is tied is no gap in it.
+
+    Raises:
+        EmbeddingError: A weight is missing that embeddings depend on.
+    """
+    gaps = sorted(name for name in report["missing_keys"] if not _UNUSED.match(name))
+    if gaps:
+        raise EmbeddingError(f"{folder} lacks {len(gaps)} weights of {kind}, such as {gaps[0]}: fetch or save it again")
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file; an empty object where there is no such file.
+
+    Raises:
+        EmbeddingError: The file is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise EmbeddingError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def first_line(error: Exception) -> str:

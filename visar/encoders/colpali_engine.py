@@ -9,12 +9,9 @@ best. Here the weights are merged (W + alpha / r B A, in float32), renamed, and 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from visar.encoders import checkpoints
+from visar.encoders.whole_folders import write_whole
 from visar.errors import EmbeddingError, MissingExtraError
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -31,8 +29,8 @@ _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _ADAPTER_PREFIX = "base_model.model."
 _LORA = re.compile(r"(?P<module>.+)\.lora_(?P<side>[AB])\.weight")
 
-# Parts of the key under which a merged checkpoint is kept: raise it when merging or renaming changes.
-_LAYOUT = "1"
+# Raise it when merging or renaming changes: part of the key of merged checkpoints and of the encoder's fingerprint.
+MERGING_VERSION = "1"
 
 logger = logging.getLogger(__name__)
 
@@ -85,11 +83,13 @@ _NATIVE = {
 
 def base_name(adapter: Path) -> str:
     """The base model that an adapter's own configuration names."""
-    return str(_read_json(adapter / ADAPTER_CONFIG).get("base_model_name_or_path"))
+    return str(checkpoints.read_json(adapter / ADAPTER_CONFIG).get("base_model_name_or_path"))
 
 
 def merged(adapter: Path, base: Path, identities: Sequence[str], cache: str | Path | None) -> Path:
     """Folder of the checkpoint that adapter and base make together, merged at the first call.
+
+    Processes that merge at the same time each write a copy; the first to finish is kept, the others discard theirs.
 
     Args:
         adapter: Folder with adapter_config.json and adapter_model.safetensors, tokenizer and image processor.
@@ -98,23 +98,17 @@ def merged(adapter: Path, base: Path, identities: Sequence[str], cache: str | Pa
         cache: Where merged checkpoints are kept; None for ``visar/checkpoints`` in the user's cache folder.
 
     Raises:
-        EmbeddingError: The adapter is not plain LoRA, a tensor is left over on either side, or the disk is full.
+        EmbeddingError: The adapter is not plain LoRA, a tensor is left over on either side, the disk is full, or
+            ``cache`` is needed since the home folder is unknown.
         MissingExtraError: transformers is missing.
     """
-    key = hashlib.sha256("\n".join([_LAYOUT, *identities]).encode()).hexdigest()[:32]
-    target = (Path(cache).expanduser() if cache else _default_cache()) / key
+    key = hashlib.sha256("\n".join([MERGING_VERSION, *identities]).encode()).hexdigest()[:32]
+    target = (checkpoints.expanded(cache) if cache else _default_cache()) / key
     if target.is_dir():
         return target
     logger.info("merging %s into %s, once", adapter, base)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Built beside its final place and moved there whole: a kill never leaves half a checkpoint under that name.
-        unfinished = Path(tempfile.mkdtemp(dir=target.parent, prefix="unfinished-"))
-        try:
-            _write(adapter, base, unfinished)
-            _move(unfinished, target)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        write_whole(target, lambda folder: _write(adapter, base, folder))
     except (OSError, SafetensorError) as error:
         raise EmbeddingError(f"{target} cannot be written: {checkpoints.first_line(error)}") from error
     except (ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
@@ -124,20 +118,13 @@ def merged(adapter: Path, base: Path, identities: Sequence[str], cache: str | Pa
 
 
 def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "visar" / "checkpoints"
-
-
-def _move(unfinished: Path, target: Path) -> None:
-    for path in unfinished.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as stream:
-                os.fsync(stream.fileno())
     try:
-        os.replace(unfinished, target)
-    except OSError:
-        # Another process was faster: its checkpoint is made of the same weights.
-        if not target.is_dir():
-            raise
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:
+        raise EmbeddingError(
+            "the home folder is unknown, so there is no place for the merged checkpoint: set cache to a folder"
+        ) from None
+    return folder / "visar" / "checkpoints"
 
 
 def _write(adapter: Path, base: Path, folder: Path) -> None:
@@ -190,7 +177,7 @@ def _read_file(path: Path) -> dict[str, torch.Tensor]:
 
 def _merge(weights: dict[str, torch.Tensor], adapter: Path, native: _Native) -> dict[str, torch.Tensor]:
     """Add (alpha / r) B A to every weight that the adapter was trained for."""
-    settings = _read_json(adapter / ADAPTER_CONFIG)
+    settings = checkpoints.read_json(adapter / ADAPTER_CONFIG)
     scale = _scale(settings, adapter)
     sides: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in _read_file(adapter / _ADAPTER_WEIGHTS).items():
@@ -220,7 +207,3 @@ def _scale(settings: dict[str, Any], adapter: Path) -> float:
         raise EmbeddingError(f"{adapter} is not a plain LoRA adapter ({settings.get('peft_type')}, {', '.join(odd)})")
     rank = settings["r"]
     return settings["lora_alpha"] / (rank**0.5 if settings.get("use_rslora") else rank)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 
 from visar.encoders import checkpoints, colpali_engine
+from visar.encoders.inputs import image_of, text_of, valid_question
 from visar.encoders.marked_text import MarkedText, mark
-from visar.encoders.protocol import PageContent
+from visar.encoders.protocol import RULES_VERSION, PageContent
 from visar.errors import EmbeddingError
 from visar.records import PageEmbedding, PageText, QueryEmbedding
 
@@ -92,42 +93,29 @@ class MultiVector:
             "weights": checkpoints.identity(self.model, self.revision),
             "needs": self.needs,
             "dtype": self.dtype,
+            "rules": RULES_VERSION,
         }
         if self.base is not None:
             parts["base"] = checkpoints.display_name(self.base)
             parts["base_weights"] = checkpoints.identity(self.base, self.base_revision)
+            parts["merging"] = colpali_engine.MERGING_VERSION
         if self.needs == "text":
             parts["overlap"] = str(self.overlap)
         # transformers resizes images through torchvision where it is installed and through Pillow where it is not.
         libraries = ("torch", "transformers", "sentence-transformers", "torchvision")
         return {**parts, **checkpoints.library_versions(*libraries)}
 
-    @property
-    def has_boxes(self) -> bool:
-        """Whether vectors can be placed on the page: always for text, for images if the processor tells its layout.
-
-        Loads the checkpoint, and asks its processor for a blank page.
-
-        Raises:
-            EmbeddingError: The checkpoint cannot be had.
-            MissingExtraError: A package of the ``encoders`` extra is missing.
-        """
-        if self.needs == "text":
-            return True
-        model = self._load()
-        return model.boxes(model.image_features([Image.new("RGB", (850, 1100), "white")]), 0) is not None
-
     def encode_query(self, text: str) -> QueryEmbedding:
         """Embed one question: [m, D], the checkpoint's own augmentation tokens included.
 
         Raises:
-            EmbeddingError: The question is blank, or the checkpoint cannot be had.
+            EmbeddingError: The question is blank or no valid text, the checkpoint cannot be had, or the GPU ran out of
+                memory.
             MissingExtraError: A package of the ``encoders`` extra is missing.
         """
-        if not text.strip():
-            raise EmbeddingError("the question is empty: give at least one word")
+        question = valid_question(text)
         model = self._load()
-        features, dropped = model.query_features(text)
+        features, dropped = model.query_features(question)
         (row,) = model.embed(features, "query")
         names = model.tokenizer.convert_ids_to_tokens(features["input_ids"][0, row.kept].tolist())
         return QueryEmbedding(row.vectors, tuple(names), dropped)
@@ -138,13 +126,14 @@ class MultiVector:
         NaN or Inf from the network stays in the vectors, for the caller to refuse.
 
         Raises:
-            EmbeddingError: A page lacks the half that :attr:`needs` names, or the checkpoint cannot be had.
+            EmbeddingError: A page lacks the half that :attr:`needs` names, the checkpoint cannot be had, or the GPU ran
+                out of memory.
             MissingExtraError: A package of the ``encoders`` extra is missing.
         """
         if self.needs == "image":
-            images = [_image_of(page, number) for number, page in enumerate(pages)]
+            images = [image_of(page, number) for number, page in enumerate(pages)]
             return self._encode_images(images)
-        texts = [_text_of(page, number) for number, page in enumerate(pages)]
+        texts = [text_of(page, number) for number, page in enumerate(pages)]
         return self._encode_texts(texts)
 
     def _load(self) -> MultiVectorModel:
@@ -211,15 +200,3 @@ def _in_order(text: PageText, marked: MarkedText, places: torch.Tensor, vectors:
         if 0 <= place < len(marked.words):
             boxes[row] = words[marked.words[place]]
     return PageEmbedding(vectors[order], boxes)
-
-
-def _image_of(page: PageContent, number: int) -> Image.Image:
-    if page.image is None:
-        raise EmbeddingError(f"page {number} of the batch has no image: render the pages before this encoder")
-    return page.image.convert("RGB")
-
-
-def _text_of(page: PageContent, number: int) -> PageText:
-    if page.text is None:
-        raise EmbeddingError(f"page {number} of the batch has no text: read the pages' text before this encoder")
-    return page.text

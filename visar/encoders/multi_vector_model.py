@@ -1,16 +1,16 @@
 """A loaded checkpoint of sentence-transformers' MultiVectorEncoder, with what that library leaves undone put right.
 
-Three things are (as of 6.2, transformers 5.24), each held by a test:
+Four things are (as of 6.2, transformers 5.24), each held by a test:
 
 - Its native ColQwen2 path passes no position ids, so that image tokens get 1-D positions. They are computed here.
 - It calls processors without the visual prompt, so that ColModernVBERT gets no token ids for images and no
   augmentation tokens for questions. Native processors are asked through ``process_images`` and ``process_queries``.
 - For a checkpoint without a projection it makes up a random one. Such a checkpoint is refused.
+- It keeps to itself which weights transformers did not find and filled at random. Such a checkpoint is refused, too.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,13 @@ from PIL import Image
 from safetensors import SafetensorError
 
 from visar.encoders import checkpoints, patch_grid
+from visar.encoders.device_memory import WHILE_ENCODING, WHILE_LOADING, one_line_when_exhausted
 from visar.encoders.marked_text import TextWindow, pad
 from visar.errors import EmbeddingError, MissingExtraError
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
+    from transformers import PreTrainedModel
 
 Features = dict[str, Any]
 
@@ -72,7 +74,7 @@ class MultiVectorModel:
 
         Raises:
             MissingExtraError: sentence-transformers or transformers is missing, or too old to know the class.
-            EmbeddingError: The folder holds no multi-vector checkpoint, or one that cannot be loaded.
+            EmbeddingError: The folder holds no multi-vector checkpoint, or one that cannot be loaded or lacks weights.
         """
         try:
             from sentence_transformers import MultiVectorEncoder
@@ -80,13 +82,15 @@ class MultiVectorModel:
             raise MissingExtraError("sentence-transformers>=6.2", "encoders", "a multi-vector encoder") from None
         try:
             require_projection(folder)
-            encoder = MultiVectorEncoder(
-                str(folder),
-                device=device,
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": dtype, "use_safetensors": True},
-            )
+            with one_line_when_exhausted(device or "the GPU", WHILE_LOADING):
+                encoder = MultiVectorEncoder(
+                    str(folder),
+                    device=device,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"dtype": dtype, "use_safetensors": True},
+                )
+            _require_all_weights(encoder[0].model, folder)
         except _LOADING_FAILURES as error:
             reason = checkpoints.first_line(error)
             raise EmbeddingError(f"{folder} cannot be loaded as a multi-vector encoder: {reason}") from error
@@ -137,11 +141,16 @@ class MultiVectorModel:
 
     @torch.inference_mode()
     def embed(self, features: Features, task: str) -> list[Row]:
-        """Forward pass; ``task`` is ``"query"`` or ``"document"``, which decides what is scored."""
+        """Forward pass; ``task`` is ``"query"`` or ``"document"``, which decides what is scored.
+
+        Raises:
+            EmbeddingError: The GPU ran out of memory.
+        """
         from sentence_transformers.util import batch_to_device
 
-        output = self.encoder(batch_to_device(dict(features), self.encoder.device), task=task)
-        states = output["token_embeddings"].float().cpu()
+        with one_line_when_exhausted(self.encoder.device, WHILE_ENCODING):
+            output = self.encoder(batch_to_device(dict(features), self.encoder.device), task=task)
+            states = output["token_embeddings"].float().cpu()
         scored = output["attention_mask"].bool().cpu()
         rows = []
         for row in range(len(states)):
@@ -209,11 +218,11 @@ def require_projection(folder: Path) -> None:
     Raises:
         EmbeddingError: The folder is no multi-vector checkpoint.
     """
-    architectures = _read_json(folder / "config.json", {}).get("architectures") or []
+    architectures = checkpoints.read_json(folder / "config.json").get("architectures") or []
     if any(name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures):
         return
-    modules = _read_json(folder / "modules.json", [])
-    saved_as = _read_json(folder / "config_sentence_transformers.json", {}).get("model_type")
+    modules = checkpoints.read_json(folder / "modules.json")
+    saved_as = checkpoints.read_json(folder / "config_sentence_transformers.json").get("model_type")
     if modules and (saved_as == "MultiVectorEncoder" or any(str(m.get("type")).endswith("Dense") for m in modules)):
         return
     raise EmbeddingError(
@@ -222,5 +231,15 @@ def require_projection(folder: Path) -> None:
     )
 
 
-def _read_json(path: Path, absent: Any) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else absent
+def _require_all_weights(network: PreTrainedModel, folder: Path) -> None:
+    """Ask transformers for its report by loading once more: names alone do not tell, since it renames and ties weights.
+
+    That costs little: the file is mapped into memory, and in its own dtype nothing of it is read or copied.
+    """
+    modules = checkpoints.read_json(folder / "modules.json")
+    where = folder / modules[0]["path"] if modules else folder
+    with checkpoints.quiet_loading():
+        _, report = type(network).from_pretrained(
+            where, dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+    checkpoints.refuse_gaps(folder, type(network).__name__, report)

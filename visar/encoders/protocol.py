@@ -10,6 +10,10 @@ from PIL import Image
 
 from visar.records import PageEmbedding, PageText, QueryEmbedding
 
+# Raise it when the same page or question gets other vectors or boxes from this package's own rules: windows, markers,
+# where patches lie, position ids. It is part of the fingerprint, so that stored embeddings are then made anew.
+RULES_VERSION = "1"
+
 
 @dataclass(frozen=True)
 class PageContent:
@@ -31,7 +35,7 @@ class Encoder(Protocol):
 
     def fingerprint(self) -> dict[str, str]:
         """Everything about the encoder that changes its embeddings (class, model, revision or checksum, settings,
-        versions of the libraries that compute them). Part of the key of stored embeddings."""
+        :data:`RULES_VERSION`, versions of the libraries that compute them). Part of the key of stored embeddings."""
         ...
 
     def encode_query(self, text: str) -> QueryEmbedding:

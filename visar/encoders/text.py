@@ -12,8 +12,10 @@ import torch
 from safetensors import SafetensorError
 
 from visar.encoders import checkpoints
+from visar.encoders.device_memory import WHILE_ENCODING, WHILE_LOADING, one_line_when_exhausted
+from visar.encoders.inputs import text_of, valid_question
 from visar.encoders.marked_text import MarkedText, TextWindow, mark, pad
-from visar.encoders.protocol import PageContent
+from visar.encoders.protocol import RULES_VERSION, PageContent
 from visar.errors import EmbeddingError, MissingExtraError
 from visar.records import PageEmbedding, PageText, QueryEmbedding
 
@@ -36,6 +38,9 @@ class TokenStates:
     word. Questions are read in one window; what goes beyond it is cut off and counted. The markers around a window,
     [CLS] and [SEP], are no word of the page and get no vector, save for a page without text, which the [CLS] state
     alone stands for.
+
+    Measured with the packaged MiniLM on one core of a 2.8 GHz Xeon: 0.3 s for a page of 500 words (667 wordpieces), in
+    a process that peaks at 0.6 GB with 16 windows per forward pass.
 
     Args:
         model: None for all-MiniLM-L6-v2 from the package of the ``offline`` extra, else a local folder or a hub name.
@@ -96,6 +101,7 @@ class TokenStates:
             "weights": weights,
             "window": str(self.window),
             "overlap": str(self.overlap),
+            "rules": RULES_VERSION,
             **checkpoints.library_versions("torch", "transformers", "tokenizers"),
         }
 
@@ -103,10 +109,11 @@ class TokenStates:
         """Embed one question: [m, D] states of its wordpieces.
 
         Raises:
-            EmbeddingError: The question is blank, or the weights cannot be had.
+            EmbeddingError: The question is blank or no valid text, the weights cannot be had, or the GPU ran out of
+                memory.
             MissingExtraError: A package of the ``offline`` extra is missing.
         """
-        (marked,) = self._mark([[text]])
+        (marked,) = self._mark([[valid_question(text)]])
         if not marked.ids:
             raise EmbeddingError("the question is empty: give at least one word")
         room = self.window - len(marked.before) - len(marked.after)
@@ -121,10 +128,11 @@ class TokenStates:
         A page without text has one vector, the [CLS] state of the empty text, and no box (NaN).
 
         Raises:
-            EmbeddingError: A page comes without :class:`PageText`, or the weights cannot be had.
+            EmbeddingError: A page comes without :class:`PageText`, the weights cannot be had, or the GPU ran out of
+                memory.
             MissingExtraError: A package of the ``offline`` extra is missing.
         """
-        texts = [_text_of(page, number) for number, page in enumerate(pages)]
+        texts = [text_of(page, number) for number, page in enumerate(pages)]
         marked = self._mark([[word.text for word in text.words] for text in texts])
         return [
             PageEmbedding(vectors, _boxes(text, found.words))
@@ -159,12 +167,6 @@ class TokenStates:
         return states
 
 
-def _text_of(page: PageContent, number: int) -> PageText:
-    if page.text is None:
-        raise EmbeddingError(f"page {number} of the batch has no text: read the pages' text before this encoder")
-    return page.text
-
-
 def _boxes(text: PageText, words: list[int]) -> torch.Tensor:
     """[n, 4] boxes of the words that the vectors belong to; one NaN row where there are none."""
     if not words:
@@ -176,8 +178,9 @@ def _boxes(text: PageText, words: list[int]) -> torch.Tensor:
 def _forward(loaded: _Loaded, windows: Sequence[TextWindow]) -> torch.Tensor:
     """[B, L, D] unit states of padded windows, on the CPU."""
     ids, mask = pad(windows, loaded.tokenizer.pad_token_id)
-    output = loaded.model(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
-    return torch.nn.functional.normalize(output.last_hidden_state.float(), dim=-1).cpu()
+    with one_line_when_exhausted(loaded.device, WHILE_ENCODING):
+        output = loaded.model(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
+        return torch.nn.functional.normalize(output.last_hidden_state.float(), dim=-1).cpu()
 
 
 @contextmanager
@@ -194,18 +197,6 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """A small model loads at once; its bar would only cut through those of the commands."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.enable_progress_bar()
-
-
 def _load(model: str | Path | None, revision: str | None, device: str | None, window: int) -> _Loaded:
     try:
         from transformers import AutoModel, AutoTokenizer
@@ -214,16 +205,13 @@ def _load(model: str | Path | None, revision: str | None, device: str | None, wi
     folder = checkpoints.packaged_minilm() if model is None else checkpoints.locate(model, revision)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        with _without_bars():
+        with checkpoints.quiet_loading():
             network, report = AutoModel.from_pretrained(
                 folder, trust_remote_code=False, use_safetensors=True, dtype=torch.float32, output_loading_info=True
             )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise EmbeddingError(f"{folder} cannot be loaded as a text encoder: {checkpoints.first_line(error)}") from error
-    # transformers fills gaps with random numbers and goes on. The pooler is not used here.
-    gaps = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-    if gaps:
-        raise EmbeddingError(f"{folder} lacks {len(gaps)} weights of a text encoder, such as {gaps[0]}")
+    checkpoints.refuse_gaps(folder, "a text encoder", report)
     if not tokenizer.is_fast or tokenizer.pad_token_id is None:
         raise EmbeddingError(f"{folder} has no fast tokenizer with a padding token: give a BERT-like encoder")
     longest = getattr(network.config, "max_position_embeddings", window)
@@ -232,4 +220,5 @@ def _load(model: str | Path | None, revision: str | None, device: str | None, wi
             f"window is {window}, but this encoder has {longest} positions: choose window <= {longest}"
         )
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return _Loaded(network.eval().to(target), tokenizer, target)
+    with one_line_when_exhausted(target, WHILE_LOADING):
+        return _Loaded(network.eval().to(target), tokenizer, target)
