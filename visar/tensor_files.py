@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -21,7 +22,9 @@ from safetensors.torch import save
 from visar.errors import VisarError
 
 _ABANDONED_AFTER_SECONDS = 24 * 3600
-_HOST = socket.gethostname().replace(".", "_")
+_HOST = socket.gethostname().replace(".", "_")[:64]
+# Names end at 255 bytes and a character may take four: a long one must leave room for host and process.
+_NAME_SHOWN = 24
 _TEMPORARY_NAME = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<process>\d+)\.[0-9a-f]{8}\.tmp")
 
 
@@ -39,7 +42,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         StoreError: No space, no permission, or another refusal of the file system. What stood there before stays.
     """
-    temporary = path.with_name(f".{path.name}.{_HOST}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name[:_NAME_SHOWN]}.{_HOST}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -53,6 +56,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise StoreError(f"{path}: cannot write ({error.strerror}); give a shorter name") from error
         raise StoreError(
             f"{path.parent}: cannot write {len(data):,} bytes ({error.strerror}); "
             "make room there or choose another folder, then run again: what is complete is kept"
@@ -60,8 +65,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of :func:`write_atomically` whose process is dead, as a kill leaves them behind."""
-    remove(file for file in folder.glob(".*.tmp") if _writer_is_dead(file))
+    """Remove temporary files of :func:`write_atomically` whose process is dead, as a kill leaves them behind.
+
+    Raises:
+        StoreError: The folder is there and cannot be looked into.
+    """
+    try:
+        # Not Path.glob: versions of Python differ in which refusals of the file system it passes over.
+        remove(folder / name for name in os.listdir(folder) if _writer_is_dead(folder / name))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: cannot be looked into ({error.strerror}); check who may read it, or choose another folder"
+        ) from error
 
 
 def remove(files: Iterable[Path]) -> None:

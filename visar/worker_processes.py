@@ -49,6 +49,8 @@ def run_in_processes(encoding: PageEncoding, pieces: Sequence[Piece], processes:
                 worker = idle.pop() if idle else _Worker(context, encoding, threads)
                 busy[worker.connection] = worker
                 worker.give(piece)
+            if not busy:
+                break  # All that waited were pieces of documents that have failed meanwhile.
             for connection in wait(list(busy)):
                 worker = busy[connection]
                 step = worker.next_step()

@@ -120,6 +120,19 @@ def test_accents_are_found_however_they_are_composed(tmp_path):
     assert len(load(tmp_path, tmp_path, text).questions) == 1
 
 
+def test_two_files_whose_names_differ_in_how_accents_are_stored_are_not_told_apart(tmp_path):
+    names = [unicodedata.normalize(form, "Übersicht.pdf") for form in ("NFC", "NFD")]
+    for pages, name in enumerate(names, start=1):
+        write_pdf(tmp_path / name, pages)
+    write_pdf(tmp_path / "a.pdf", 1)
+    if len(list(tmp_path.iterdir())) < 3:
+        pytest.skip("this file system takes the two names for one")
+    rows = "".join(f"{name},Who?\n" for name in (*names, "Übersicht"))
+    loaded = load(tmp_path, tmp_path, f"document,question\n{rows}" + "".join(f"a.pdf,{n}?\n" for n in range(3)))
+    assert len(loaded.refused) == 3
+    assert all("may be any of several files whose names differ only" in line for line in loaded.refused)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -187,6 +200,7 @@ def test_nothing_is_warned_of_without_need(documents, tmp_path, recwarn):
         (b"[]", "q.json", "holds no questions"),
         (b"", "q.jsonl", "holds no questions"),
         (b"[{]", "q.json", "not valid JSON at line 1"),
+        (b"9" * 5000, "q.jsonl", "not valid JSON at line 1.*5000 digits|no column"),
         (b"PK\x03\x04", "q.xlsx", "has the suffix '.xlsx', expected .csv, .tsv, .json or .jsonl"),
     ],
 )
@@ -201,6 +215,8 @@ def test_missing_paths_are_named_with_the_setting(documents, tmp_path):
         Folder().load()
     with pytest.raises(DatasetError, match="nowhere is not a folder"):
         Folder(tmp_path / "nowhere").load()
+    with pytest.raises(DatasetError, match="xx(: | is not a folder)"):
+        Folder(tmp_path / ("x" * 300)).load()
     with pytest.raises(DatasetError, match="missing.csv cannot be read"):
         Folder(documents, documents / "missing.csv").load()
 
@@ -237,6 +253,14 @@ def test_every_table_that_pythons_writer_writes_is_read_back(tmp_path, cells, de
     assert columns == ["question", "answer", "document"]
     filled = [row for row in cells if any(cell.strip() for cell in row)]
     assert [tuple(row.fields.values()) for row in rows] == filled
+
+
+def test_an_id_that_cannot_be_written_is_refused(documents, tmp_path):
+    rows = [{"document": "a.pdf", "question": "Who?", "id": "\ud83d"}, {"document": "a.pdf", "question": "Why?"}]
+    file = tmp_path / "questions.json"
+    file.write_text(json.dumps(rows))
+    (line,) = Folder(documents, file).load().refused
+    assert line.startswith("row 1 (\\ud83d): the text holds '\\ud83d', half of a character")
 
 
 def test_questions_may_hold_any_text(documents, tmp_path):

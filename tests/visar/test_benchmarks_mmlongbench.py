@@ -57,6 +57,11 @@ def test_pages_counted_from_one_become_indexes(tmp_path):
         ({"evidence_pages": None}, "field 'evidence_pages' is missing"),
         ({"doc_id": "b.pdf"}, "document 'b.pdf' is not in documents/"),
         ({"doc_id": "../samples.json"}, "is not a path inside documents/"),
+        ({"doc_id": "..\\samples.json"}, "is not a path inside documents/"),
+        ({"doc_id": "C:/x.pdf"}, "is not a path inside documents/"),
+        ({"doc_id": "C:x.pdf"}, "is not a path inside documents/"),
+        ({"doc_id": "\\\\host\\x.pdf"}, "is not a path inside documents/"),
+        ({"doc_id": "x" * 300}, "in documents/"),
         ({"question": " \n"}, "field 'question' is empty"),
         ({"question": 7}, "field 'question' holds int, expected text"),
     ],
@@ -68,6 +73,15 @@ def test_a_row_that_cannot_be_right_is_refused_with_its_number_and_reason(tmp_pa
     assert loaded.refused[0].startswith("row 3 (")
     assert reason in loaded.refused[0]
     assert "\n" not in loaded.refused[0]
+
+
+@pytest.mark.parametrize("changes", [{"doc_id": "\ud83d.pdf"}, {"question": "What \ud83d?"}, {"answer": ["\ud83d"]}])
+def test_text_that_cannot_be_written_to_a_file_is_refused(tmp_path, changes):
+    loader = benchmark(tmp_path, good(1))
+    (tmp_path / "samples.json").write_text(json.dumps([*good(2), row(**changes)]))
+    (line,) = loader.load().refused
+    assert line.endswith("holds '\\ud83d', half of a character (a surrogate without its other)")
+    assert line.encode().startswith(b"row 3 (")
 
 
 @pytest.mark.parametrize("field", ["doc_id", "question", "evidence_pages"])
@@ -103,6 +117,16 @@ def test_more_than_half_refused_is_an_error_and_half_is_not(tmp_path):
     assert len(benchmark(tmp_path / "half", [*good(3), *wrong]).load().refused) == 3
     with pytest.raises(DatasetError, match=r"3 of 5 rows are refused, more than half: row 3 .*page 9 is outside"):
         benchmark(tmp_path / "more", [*good(2), *wrong]).load()
+
+
+def test_where_most_rows_are_refused_the_reason_of_a_broken_document_is_told(tmp_path):
+    loader = benchmark(tmp_path, [row(doc_id="broken.pdf")])
+    (tmp_path / "documents" / "broken.pdf").write_bytes(b"not a PDF")
+    with pytest.raises(
+        DatasetError, match="1 of 1 rows are refused.* cannot be read; .*broken.pdf: not a PDF"
+    ) as caught:
+        loader.load()
+    assert "\n" not in str(caught.value)
 
 
 def test_no_rows_is_an_error(tmp_path):
@@ -149,6 +173,7 @@ def test_documents_stand_in_the_order_of_their_first_question(tmp_path):
         (b'{"doc_id": "a.pdf"}', "holds dict at its top level, expected a list"),
         (b"[" * 100_000, "not valid JSON|nested too deeply"),
         (b'["\xff"]', "is not utf-8 text at byte 2"),
+        (b"[" + b"9" * 5000 + b"]", "5000 digits|holds int, expected an object"),
     ],
 )
 def test_a_broken_file_is_one_error_that_says_where(tmp_path, content, message):
@@ -165,6 +190,8 @@ def test_a_folder_without_the_files_says_what_it_must_hold(tmp_path):
         MMLongBench(root=tmp_path).load()
     with pytest.raises(DatasetError, match="nowhere is not a folder, expected one with samples.json"):
         MMLongBench(root=tmp_path / "nowhere").load()
+    with pytest.raises(DatasetError, match="xx(: | is not a folder)"):
+        MMLongBench(root=tmp_path / ("x" * 300)).load()
     with pytest.raises(DatasetError, match="set dataset.root=FOLDER"):
         MMLongBench().load()
     write_json(tmp_path / "samples.json", good(1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from PIL import Image
 from tests.visar.benchmark_files import write_image, write_pdf
 from visar.documents import find_document
 from visar.documents.discovery import natural_order
+from visar.documents.images import check_page_image
+from visar.documents.pdf import check_pdf
 from visar.errors import DocumentError
 
 
@@ -109,3 +112,21 @@ def test_an_image_file_of_several_pages_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "a.tif", tmp_path):
         with pytest.raises(DocumentError, match="holds 3 images; expected one page per file"):
             find_document(path)
+
+
+def test_a_name_that_the_file_system_refuses_is_one_line(tmp_path: Path) -> None:
+    for look in (find_document, check_pdf, check_page_image):
+        with pytest.raises(DocumentError, match="x: (cannot be|the image cannot be|no such file)") as caught:
+            look(tmp_path / ("x" * 300))
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is refused to root")
+def test_a_folder_that_may_not_be_read_is_one_line(tmp_path: Path) -> None:
+    write_image(tmp_path / "closed" / "1.png")
+    for mode in (0o000, 0o200):
+        (tmp_path / "closed").chmod(mode)
+        for path in (tmp_path / "closed", tmp_path / "closed" / "1.png"):
+            with pytest.raises(DocumentError, match="cannot be looked at .*Permission denied"):
+                find_document(path)
+    (tmp_path / "closed").chmod(0o700)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
+import re
 import shutil
 import socket
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +99,15 @@ def test_rapidocr_reads_tall_pages_that_limits_on_sides_make_illegible(rapid: Ra
     assert recall(rapid.read(image), EXPECTED) >= 0.95
 
 
+@pytest.mark.parametrize("size", [(3000, 1), (5, 3000), (3000, 15), (2_000_000, 20)])
+def test_strips_too_narrow_for_letters_are_not_read_and_told(
+    rapid: RapidOcr, caplog: pytest.LogCaptureFixture, size: tuple[int, int]
+) -> None:
+    # Each of them took minutes.
+    assert rapid.read(Image.new("RGB", size, "white")) == ()
+    assert f"an image of {size[0]} x {size[1]} pixels is too narrow" in caplog.text
+
+
 def test_an_engine_in_use_can_be_pickled_without_its_models(rapid: RapidOcr) -> None:
     image = typed_page(["Rotterdam harbour"], size=(500, 120))
     before = rapid.read(image)
@@ -146,6 +158,30 @@ def test_tesseract_missing_names_the_packages_to_install() -> None:
 def test_tesseracts_fingerprint_tells_version_and_languages(tesseract: Tesseract) -> None:
     assert tesseract.fingerprint()["tesseract"].startswith("tesseract ")
     assert Tesseract(languages="deu").fingerprint() != tesseract.fingerprint()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script stands for the program")
+def test_a_program_that_does_not_start_is_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "tesseract"
+    broken.write_bytes(b"\x7fELF of another machine")
+    broken.chmod(0o755)
+    engine = Tesseract(command=str(broken))
+    assert engine.fingerprint()["tesseract"] == "not installed"
+    with pytest.raises(DocumentError, match=r"cannot be run as .*\(Exec format error\); install it") as caught:
+        engine.read(typed_page(["x"]))
+    assert "\n" not in str(caught.value)
+
+
+def test_tesseracts_fingerprint_tells_one_languages_data_from_another(
+    tesseract: Tesseract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tesseract.fingerprint()["language data"]
+    assert re.fullmatch("eng:[0-9a-f]{64}", installed)
+    monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
+    (tmp_path / "eng.traineddata").write_bytes(b"another training")
+    own = Tesseract(languages="eng+xyz", command=shutil.which("tesseract"))  # known answers are not asked for again
+    assert own.fingerprint()["language data"] == f"eng:{sha256(b'another training').hexdigest()} xyz:not found"
+    assert Tesseract(command="no-such-tesseract").fingerprint()["language data"] == "not found"
 
 
 def test_no_ocr_reads_nothing() -> None:

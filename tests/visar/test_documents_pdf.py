@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.visar.benchmark_files import write_pdf
-from visar.documents import DocumentReader, NoOcr
+from visar.documents import DocumentReader, NoOcr, pdf
 from visar.documents.pdf import PdfFile
 from visar.documents.text_layer import read_text_layer
 from visar.errors import DocumentError
@@ -144,11 +144,14 @@ def test_pages_are_drawn_in_rgb_at_the_resolution_asked_for(tmp_path: Path) -> N
     file.close()
 
 
-def test_a_huge_page_is_drawn_smaller_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_huge_page_is_drawn_smaller_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pdf, "MAX_PIXELS", 500_000)
     side = 200 * 72
     file = PdfFile(draw_pdf(tmp_path / "wall.pdf", lines(["x"]), size=(side, side // 2)), timeout=60)
     with caplog.at_level(logging.WARNING):
-        image = file.render(0, dpi=144, max_pixels=500_000)
+        image = file.render(0, dpi=144)
     assert 490_000 < image.width * image.height < 505_000
     assert image.width == 2 * image.height
     assert "wall.pdf, page 1 of 1: drawn at 5 instead of 144 dpi" in caplog.text

@@ -59,19 +59,19 @@ def three_pages(tmp_path: Path) -> Iterator[PdfFile]:
 def test_a_crash_is_an_error_that_names_file_and_page_and_the_next_page_reads(
     three_pages: PdfFile, end: signal.Signals
 ) -> None:
-    first = three_pages.process_id
+    first = three_pages._worker.process.pid
     assert words(three_pages, 0) == ["page", "number", "one"]
     os.kill(first, end)
     with pytest.raises(DocumentError, match=rf"three.pdf, page 2 of 3: .* ended with signal {end.value}"):
         three_pages.characters(1)
     assert words(three_pages, 2) == ["page", "number", "three"]
     assert three_pages.render(1, dpi=36).size == (306, 396)
-    assert three_pages.process_id != first
+    assert three_pages._worker.process.pid != first
 
 
 @posix
 def test_a_kill_in_the_middle_of_a_request_ends_that_request_at_once(three_pages: PdfFile) -> None:
-    process = three_pages.process_id
+    process = three_pages._worker.process.pid
     os.kill(process, signal.SIGSTOP)  # the request is sent and finds nobody awake
     killer = threading.Timer(0.3, os.kill, (process, signal.SIGKILL))
     killer.start()
@@ -84,7 +84,7 @@ def test_a_kill_in_the_middle_of_a_request_ends_that_request_at_once(three_pages
 @posix
 def test_a_process_that_hangs_is_ended_after_the_timeout(tmp_path: Path) -> None:
     file = PdfFile(draw_pdf(tmp_path / "a.pdf", lines(["still here"])), timeout=60)
-    process = file.process_id
+    process = file._worker.process.pid
     file._worker._timeout = 0.5  # opening took its time on a busy machine; the page shall not
     os.kill(process, signal.SIGSTOP)
     with pytest.raises(DocumentError, match=r"a.pdf, page 1 of 1: reading took longer than 0.5 s"):
@@ -96,7 +96,7 @@ def test_a_process_that_hangs_is_ended_after_the_timeout(tmp_path: Path) -> None
 
 @posix
 def test_an_interrupt_by_the_user_does_not_leave_a_stale_reply(three_pages: PdfFile) -> None:
-    os.kill(three_pages.process_id, signal.SIGSTOP)
+    os.kill(three_pages._worker.process.pid, signal.SIGSTOP)
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -133,7 +133,7 @@ def test_a_daemonic_fork_reads_with_a_process_of_its_own(three_pages: PdfFile) -
     receiver, sender = multiprocessing.Pipe(duplex=False)
 
     def read() -> None:
-        sender.send((words(three_pages, 1), three_pages.process_id))
+        sender.send((words(three_pages, 1), three_pages._worker.process.pid))
         three_pages.close()
 
     child = multiprocessing.get_context("fork").Process(target=read, daemon=True)
@@ -142,7 +142,7 @@ def test_a_daemonic_fork_reads_with_a_process_of_its_own(three_pages: PdfFile) -
     found, process = receiver.recv()
     child.join(60)
     assert found == ["page", "number", "two"]
-    assert process != three_pages.process_id
+    assert process != three_pages._worker.process.pid
     assert ends_within(process, 10)
     assert words(three_pages, 2) == ["page", "number", "three"]
 
@@ -150,7 +150,8 @@ def test_a_daemonic_fork_reads_with_a_process_of_its_own(three_pages: PdfFile) -
 def test_closing_a_reader_ends_its_process(tmp_path: Path) -> None:
     document = find_document(write_pdf(tmp_path / "a.pdf", 1))
     with DocumentReader(document, ocr=NoOcr()) as reader:
-        process = reader._pdf.process_id
+        assert reader.page_count == 1
+        process = reader._pdf._worker.process.pid
         assert is_running(process)
     assert not is_running(process)
     reader.close()
@@ -161,7 +162,7 @@ import sys, time
 from pathlib import Path
 from visar.documents.pdf import PdfFile
 file = PdfFile(Path(sys.argv[1]), timeout=60)
-print(file.process_id, flush=True)
+print(file._worker.process.pid, flush=True)
 if sys.argv[2] == "wait":
     time.sleep(600)
 """

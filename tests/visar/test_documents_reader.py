@@ -116,14 +116,19 @@ def test_pages_outside_the_document_are_refused(mixed: Document, page: int) -> N
                 read(page)
 
 
-def test_words_outside_the_page_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_words_outside_the_page_are_told_once_for_the_document(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     page = together(lines(["inside"]), lines(["far outside"], left=-500))
-    document = find_document(draw_pdf(tmp_path / "a.pdf", page))
+    document = find_document(draw_pdf(tmp_path / "a.pdf", page, lines(["inside"]), page))
     for _ in range(2):  # the second time from the cache
-        with caplog.at_level(logging.INFO), DocumentReader(document, ocr=NoOcr(), text_cache=tmp_path) as reader:
-            assert texts(reader.text(0)) == ["inside"]
-            assert reader.words_outside == {0: 2}
-    assert caplog.text.count("a.pdf, page 1: 2 words stand outside the page and are left out") == 1
+        caplog.clear()
+        with DocumentReader(document, ocr=NoOcr(), text_cache=tmp_path) as reader:
+            for number in (0, 1, 2, 0):
+                assert texts(reader.text(number)) == ["inside"]
+        reader.close()
+        warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert warned == ["a.pdf: words outside the visible page were left out (4, on 2 of its pages)"]
 
 
 def test_an_impossible_resolution_is_refused(mixed: Document) -> None:
@@ -153,7 +158,7 @@ def test_cached_text_is_equal_and_needs_no_second_reading(mixed: Document, tmp_p
 def test_cached_text_is_there_even_if_the_page_can_no_longer_be_read(mixed: Document, tmp_path: Path) -> None:
     with DocumentReader(mixed, ocr=NoOcr(), text_cache=tmp_path / "cache") as reader:
         first = reader.text(0)
-        os.kill(reader._pdf.process_id, signal.SIGKILL)
+        os.kill(reader._pdf._worker.process.pid, signal.SIGKILL)
         assert reader.text(0) == first
         with pytest.raises(DocumentError, match="mixed.pdf, page 2 of 4"):
             reader.text(1)

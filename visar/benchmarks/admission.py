@@ -46,14 +46,14 @@ class Row:
         """The field's text without surrounding blanks.
 
         Raises:
-            RowRefusedError: The field is missing, blank or no text.
+            RowRefusedError: The field is missing, blank, no text, or holds half a character.
         """
         value = self.value(name)
         if not isinstance(value, str):
             raise RowRefusedError(f"field '{name}' holds {type(value).__name__}, expected text")
         if not value.strip():
             raise RowRefusedError(f"field '{name}' is empty")
-        return value.strip()
+        return valid_text(value.strip())
 
 
 class Admission:
@@ -82,7 +82,8 @@ class Admission:
     def refuse(self, row: Row, question_id: str, reason: object) -> None:
         """List the row as refused. ``question_id`` may be empty where the row has none."""
         name = f" ({question_id})" if question_id else ""
-        self._refused.append(f"{row.place}{name}: {reason}")
+        line = f"{row.place}{name}: {reason}"
+        self._refused.append(line.encode(errors="backslashreplace").decode())
 
     def result(self, documents: Iterable[Document], broken: Iterable[str] = ()) -> QuestionSet:
         """The question set.
@@ -102,8 +103,10 @@ class Admission:
         if 2 * len(self._refused) > total:
             first = "; ".join(self._refused[:3])
             more = f"; and {len(self._refused) - 3} more" if len(self._refused) > 3 else ""
+            # The rows say only which document cannot be read; the reason stands here.
+            why = "".join(f"; {line}" for line in list(broken)[:3])
             raise DatasetError(
-                f"{self.source}: {len(self._refused)} of {total} rows are refused, more than half: {first}{more}"
+                f"{self.source}: {len(self._refused)} of {total} rows are refused, more than half: {first}{more}{why}"
             )
         asked = {question.document_id for question in self._questions.values()}
         return QuestionSet(
@@ -122,7 +125,25 @@ def made_id(document_id: str, question: str) -> str:
 
 
 def answer_text(value: object) -> str | None:
-    """A reference answer as text: strings as they are, lists as JSON, numbers as Python writes them."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    """A reference answer as text: strings as they are, lists as JSON, numbers as Python writes them.
+
+    Raises:
+        RowRefusedError: It holds half a character.
+    """
+    if value is None:
+        return None
+    return valid_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def valid_text(text: str) -> str:
+    r"""The text itself, if it can be written to a file: JSON's ``\ud83d`` without its other half cannot.
+
+    Raises:
+        RowRefusedError: It cannot.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        shown = ascii(text[error.start])
+        raise RowRefusedError(f"the text holds {shown}, half of a character (a surrogate without its other)") from error
+    return text

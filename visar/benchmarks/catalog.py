@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from visar.benchmarks.admission import RowRefusedError
 from visar.documents import DocumentReader, NoOcr, find_document
@@ -61,10 +61,15 @@ def locate_pdf(documents: Path, name: str) -> tuple[str, Path]:
     Raises:
         RowRefusedError: There is no such file, or the name would leave the folder.
     """
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts:
+    # Read as Windows does, everywhere: it knows drives ("C:x") and both slashes.
+    parts = PureWindowsPath(name)
+    if parts.anchor or ".." in parts.parts:
         raise RowRefusedError(f"document '{name}' is not a path inside {documents.name}/")
-    path = documents / parts
-    if not path.is_file():
+    path = documents / PurePosixPath(parts.as_posix())
+    try:
+        found = path.is_file()
+    except OSError as error:
+        raise RowRefusedError(f"document '{name}' cannot be found in {documents.name}/: {error.strerror}") from error
+    if not found:
         raise RowRefusedError(f"document '{name}' is not in {documents.name}/")
     return name, path

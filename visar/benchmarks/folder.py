@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from visar.benchmarks.admission import Admission, Row, RowRefusedError, answer_text, made_id
+from visar.benchmarks.admission import Admission, Row, RowRefusedError, answer_text, made_id, valid_text
 from visar.benchmarks.catalog import DocumentCatalog
 from visar.benchmarks.page_numbers import evidence_indexes, parse_page_list
-from visar.benchmarks.question_files import read_csv, read_json, read_json_lines, require_columns
+from visar.benchmarks.question_files import looking_into, read_csv, read_json, read_json_lines, require_columns
 from visar.documents import IMAGE_SUFFIXES
 from visar.errors import DatasetError
 from visar.records import Question, QuestionSet
@@ -52,9 +52,13 @@ class Folder:
         if self.documents is None:
             raise DatasetError("no documents given: set dataset.documents=FOLDER, a folder of PDFs or page images")
         folder = Path(self.documents).expanduser()
-        if not folder.is_dir():
-            raise DatasetError(f"dataset.documents={self.documents} is not a folder, expected one with PDFs or images")
-        source = _question_file(folder, self.questions)
+        with looking_into(folder):
+            if not folder.is_dir():
+                raise DatasetError(
+                    f"dataset.documents={self.documents} is not a folder, expected one with PDFs or images"
+                )
+            next(folder.iterdir(), None)  # os.walk would pass over a folder that it may not list
+            source = _question_file(folder, self.questions)
         rows = _read(source)
         catalog = DocumentCatalog(_FolderIndex(folder).locate)
         admission = Admission(self.name, source)
@@ -74,6 +78,7 @@ class _FolderIndex:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._paths: dict[str, Path] = {}
+        self._equal_names: set[str] = set()
         self._ids_by_short_name: dict[str, set[str]] = {}
         for parent, folders, files in os.walk(folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -87,6 +92,8 @@ class _FolderIndex:
 
     def _add(self, path: Path) -> None:
         relative = path.relative_to(self._folder).as_posix()
+        if _normalised(relative) in self._paths:
+            self._equal_names.add(_normalised(relative))
         self._paths[_normalised(relative)] = path
         short = PurePosixPath(_normalised(relative))
         stem = short if path.is_dir() else short.with_suffix("")
@@ -100,13 +107,16 @@ class _FolderIndex:
             RowRefusedError: It means none, or several.
         """
         wanted = _normalised(name)
-        if wanted in self._paths:
-            return wanted, self._paths[wanted]
-        candidates = sorted(self._ids_by_short_name.get(wanted, ()))
+        candidates = [wanted] if wanted in self._paths else sorted(self._ids_by_short_name.get(wanted, ()))
         if not candidates:
             raise RowRefusedError(f"document '{name}' is not in {self._folder}")
         if len(candidates) > 1:
             raise RowRefusedError(f"document '{name}' may be any of {', '.join(candidates)}: give its path")
+        if candidates[0] in self._equal_names:
+            raise RowRefusedError(
+                f"document '{name}' may be any of several files whose names differ only in how accents are stored: "
+                "rename all but one"
+            )
         return candidates[0], self._paths[candidates[0]]
 
 
@@ -158,7 +168,7 @@ def _question(row: Row, catalog: DocumentCatalog) -> Question:
     numbers = parse_page_list(row.fields.get("evidence_pages"))
     document, page_count = catalog.open(name)
     return Question(
-        id=str(given_id).strip() if given_id not in (None, "") else made_id(document.id, text),
+        id=valid_text(str(given_id).strip()) if given_id not in (None, "") else made_id(document.id, text),
         document_id=document.id,
         text=text,
         evidence_pages=evidence_indexes(numbers, first_number=document.first_label, page_count=page_count),

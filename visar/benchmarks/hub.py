@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from visar.benchmarks.question_files import looking_into
 from visar.errors import DatasetError, MissingExtraError
 
 _CONNECT_SECONDS = 10
@@ -86,8 +87,9 @@ def benchmark_folder(root: str | Path | None, hub: HubCopy | None, needs: str) -
             raise DatasetError(f"no data given: set dataset.root=FOLDER, a folder with {needs}")
         return hub.fetch(needs)
     folder = Path(root).expanduser()
-    if not folder.is_dir():
-        raise DatasetError(f"dataset.root={root} is not a folder, expected one with {needs}")
+    with looking_into(folder):
+        if not folder.is_dir():
+            raise DatasetError(f"dataset.root={root} is not a folder, expected one with {needs}")
     return folder
 
 

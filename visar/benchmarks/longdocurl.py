@@ -11,7 +11,7 @@ from visar.benchmarks.admission import Admission, Row, RowRefusedError, answer_t
 from visar.benchmarks.catalog import DocumentCatalog, locate_pdf
 from visar.benchmarks.hub import HubCopy, benchmark_folder
 from visar.benchmarks.page_numbers import evidence_indexes, parse_page_list
-from visar.benchmarks.question_files import read_json, read_json_lines
+from visar.benchmarks.question_files import looking_into, read_json, read_json_lines
 from visar.errors import DatasetError
 from visar.records import Document, Question, QuestionSet
 
@@ -65,9 +65,10 @@ class LongDocUrl:
                 "page in its 'evidence_pages' (a setting that the rows contradict is refused)"
             )
         root = benchmark_folder(self.root, self.hub, _NEEDS)
-        lines = sorted(root.glob("*.jsonl"))
-        images = bool(lines) and (root / "pages").is_dir()
-        pdfs = (root / "samples.json").is_file() and (root / "documents").is_dir()
+        with looking_into(root):
+            lines = sorted(root.glob("*.jsonl"))
+            images = bool(lines) and (root / "pages").is_dir()
+            pdfs = (root / "samples.json").is_file() and (root / "documents").is_dir()
         if images == pdfs:
             found = "both layouts" if images else "neither layout"
             raise DatasetError(f"{root} holds {found}, expected {_NEEDS}")

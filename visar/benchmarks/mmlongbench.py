@@ -8,7 +8,7 @@ from visar.benchmarks.admission import Admission, Row, RowRefusedError, answer_t
 from visar.benchmarks.catalog import DocumentCatalog, locate_pdf
 from visar.benchmarks.hub import HubCopy, benchmark_folder
 from visar.benchmarks.page_numbers import evidence_indexes, parse_page_list
-from visar.benchmarks.question_files import read_json, read_parquet
+from visar.benchmarks.question_files import looking_into, read_json, read_parquet
 from visar.errors import DatasetError
 from visar.records import Question, QuestionSet
 
@@ -40,10 +40,11 @@ class MMLongBench:
     def load(self) -> QuestionSet:
         """See :meth:`visar.benchmarks.Benchmark.load`."""
         root = benchmark_folder(self.root, self.hub, _NEEDS)
-        source, rows = _rows(root)
         documents = root / "documents"
-        if not documents.is_dir():
-            raise DatasetError(f"{documents} is not a folder, expected the PDFs of {source.name} in it")
+        with looking_into(root):
+            source, rows = _rows(root)
+            if not documents.is_dir():
+                raise DatasetError(f"{documents} is not a folder, expected the PDFs of {source.name} in it")
         catalog = DocumentCatalog(lambda name: locate_pdf(documents, name))
         admission = Admission(self.name, source)
         for row in rows:

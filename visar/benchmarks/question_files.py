@@ -7,7 +7,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from visar.benchmarks.admission import Row
@@ -31,6 +31,8 @@ def read_json(path: Path) -> list[Row]:
         ) from error
     except RecursionError as error:
         raise DatasetError(f"{path} is nested too deeply, expected a list of questions") from error
+    except ValueError as error:  # a number of more than 4,300 digits
+        raise DatasetError(f"{path} is not JSON that can be read: {error}; expected a list of questions") from error
     if not isinstance(content, list):
         raise DatasetError(f"{path} holds {type(content).__name__} at its top level, expected a list of questions")
     return [_object_row(f"row {number}", item) for number, item in enumerate(content, start=1)]
@@ -48,7 +50,7 @@ def read_json_lines(path: Path) -> list[Row]:
             continue
         try:
             item = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of more than 4,300 digits
             raise DatasetError(f"{path} is not valid JSON at line {number}: {error}; expected an object") from error
         rows.append(_object_row(f"line {number}", item))
     return rows
@@ -125,6 +127,20 @@ def require_columns(path: Path, found: Sequence[str], required: Sequence[str]) -
             f"{path} has no column {_listed(missing)}; found the columns {_listed(found) or 'none'}, "
             f"expected at least {_listed(required)}"
         )
+
+
+@contextlib.contextmanager
+def looking_into(folder: Path) -> Iterator[None]:
+    """What the file system refuses in the block, such as a folder that may not be read, is one error for people.
+
+    Raises:
+        DatasetError: It refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        refused = error.filename or folder
+        raise DatasetError(f"{refused}: {error.strerror}; expected a benchmark's folder that can be read") from error
 
 
 def _header(path: Path, text: str, required: Sequence[str]) -> tuple[list[str], str]:

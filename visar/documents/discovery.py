@@ -26,18 +26,24 @@ def find_document(path: Path | str, *, document_id: str | None = None) -> Docume
         document_id: The id; by default the name of the file or folder.
 
     Raises:
-        DocumentError: Nothing there, an empty file, neither a PDF nor an image, a folder without images, or an image
-            file with several pages. Whether a PDF can be read shows when a :class:`DocumentReader` opens it.
+        DocumentError: Nothing there, or not to be looked at, an empty file, neither a PDF nor an image, a folder
+            without images, or an image file with several pages. Whether a PDF can be read shows when a
+            :class:`DocumentReader` opens it.
     """
     path = Path(path)
-    if path.is_dir():
-        files = _images_of_folder(path)
-    elif path.is_file():
-        _check_file(path)
-        files = (path,)
-    else:
-        raise DocumentError(f"{path}: no such file or folder; expected a PDF, an image or a folder of images")
-    return Document(id=document_id if document_id is not None else path.resolve().name, files=files)
+    try:
+        if path.is_dir():
+            files = _images_of_folder(path)
+        elif path.is_file():
+            _check_file(path)
+            files = (path,)
+        else:
+            raise DocumentError(f"{path}: no such file or folder; expected a PDF, an image or a folder of images")
+        return Document(id=document_id if document_id is not None else path.resolve().name, files=files)
+    except OSError as error:
+        raise DocumentError(
+            f"{path}: cannot be looked at ({error.strerror}); check the name and who may read it"
+        ) from error
 
 
 def is_image_file(path: Path) -> bool:

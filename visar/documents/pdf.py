@@ -57,31 +57,26 @@ class PdfFile:
         if not _ends_like_a_pdf(path):
             logger.warning("%s: has no end-of-file mark; it may be truncated and miss pages", path)
 
-    @property
-    def process_id(self) -> int | None:
-        """The process that now reads the file, None between its end and the next request."""
-        return self._worker.process.pid if self._worker is not None else None
-
     def close(self) -> None:
         """End the process. A later request would start a new one."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
 
-    def render(self, page: int, *, dpi: float, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    def render(self, page: int, *, dpi: float) -> Image.Image:
         """Draw a page, forms and annotations included, on white.
 
         Args:
             page: 0-based.
-            dpi: Resolution. A page that would have more than ``max_pixels`` is drawn smaller, with a warning.
+            dpi: Resolution. A page that would have more than :data:`MAX_PIXELS` is drawn smaller, with a warning.
 
         Raises:
             DocumentError: The page is damaged, or reading it crashed the process or took too long.
         """
-        header, pixels = self._ask(page, request="render", dpi=dpi, max_pixels=max_pixels)
+        header, pixels = self._ask(page, request="render", dpi=dpi, max_pixels=MAX_PIXELS)
         used = header["dpi"]
         if used < dpi * 0.999:
-            bound = f"{max_pixels:,} pixels"
+            bound = f"{MAX_PIXELS:,} pixels"
             logger.warning(
                 "%s: drawn at %.0f instead of %.0f dpi to stay below %s", self._place(page), used, dpi, bound
             )
@@ -235,9 +230,9 @@ def check_pdf(path: Path) -> None:
     Raises:
         DocumentError: Missing, empty, or not a PDF. Whether it can be read shows only when it is opened.
     """
-    if not path.is_file():
-        raise DocumentError(f"{path}: no such file; expected a PDF")
     try:
+        if not path.is_file():
+            raise DocumentError(f"{path}: no such file; expected a PDF")
         with path.open("rb") as file:
             start = file.read(PDF_MARK_WITHIN)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from importlib import metadata
 from pathlib import Path
@@ -21,10 +22,14 @@ from visar.records import Word
 MAX_PIXELS = 4_000_000
 NO_MAX_SIDE = 1_000_000
 NO_MIN_SIDE = 32
+# Letters need more; and rapidocr enlarges a strip to the height that it expects, with its length: minutes for nothing.
+MIN_SIDE = 16
 MIN_CONFIDENCE = 0.5
 MODEL_TASKS = {"Det": "det", "Rec": "rec"}
 # Raise it when the words of the same image change: it is part of the fingerprint.
-RULES_VERSION = "1"
+RULES_VERSION = "2"
+
+logger = logging.getLogger(__name__)
 
 
 class RapidOcr:
@@ -53,14 +58,20 @@ class RapidOcr:
     def read(self, image: Image.Image) -> tuple[Word, ...]:
         """Words in reading order. The words of a line share its height; where one ends is read off the recogniser.
 
+        None, with a warning, where the smaller side is below 16 pixels, in a very long image after it was shrunk to
+        4 million pixels: no text can be read there.
+
         Raises:
             MissingExtraError: rapidocr or onnxruntime is not installed.
             DocumentError: rapidocr's wheel has no models, or it cannot be loaded.
         """
-        if self._engine is None:
-            self._engine = _load_engine(self.threads or torch.get_num_threads())
         shrink = min(1.0, math.sqrt(MAX_PIXELS / (image.width * image.height)))
         size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
+        if min(size) < MIN_SIDE:
+            logger.warning("an image of %d x %d pixels is too narrow to hold text and is not read", *image.size)
+            return ()
+        if self._engine is None:
+            self._engine = _load_engine(self.threads or torch.get_num_threads())
         pixels = np.asarray(image if size == image.size else image.resize(size, Image.Resampling.LANCZOS))
         result = self._engine(pixels[:, :, ::-1])  # rapidocr takes blue first
         if result.txts is None:

@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 
 TEXT_LAYER = "text layer"
 # Raise it when the words of the same file change: it is part of the fingerprint.
-TEXT_RULES_VERSION = "1"
+TEXT_RULES_VERSION = "2"
 BLOCK_BYTES = 2**20
+SECONDS_PER_PAGE = 120
 
 
 class DocumentReader:
@@ -37,7 +38,6 @@ class DocumentReader:
         dpi: Resolution at which pages of a PDF are drawn; images keep their own.
         ocr: Reads pages without a usable text layer, and images.
         text_cache: Folder that keeps the text of all pages of all documents between runs.
-        timeout: Seconds that PDFium may take for one page.
 
     Raises:
         DocumentError: The file is missing, empty or not a PDF; at the first look inside: encrypted, truncated or
@@ -51,7 +51,6 @@ class DocumentReader:
         dpi: float = 144,
         ocr: OcrEngine,
         text_cache: Path | None = None,
-        timeout: float = 120,
     ) -> None:
         if not document.files:
             raise DocumentError(f"{document.id}: the document has no files; expected a PDF or images")
@@ -63,7 +62,6 @@ class DocumentReader:
         self._text_cache: TextCache | None = None
         self._fingerprint: str | None = None
         self._words_outside: dict[int, int] = {}
-        self._timeout = timeout
         self._pdf_path: Path | None = None
         self._pdf: PdfFile | None = None
         if all(is_image_file(file) for file in document.files):
@@ -82,25 +80,25 @@ class DocumentReader:
         self.close()
 
     def close(self) -> None:
-        """End the process that reads the PDF."""
+        """End the process that reads the PDF, and warn of the words that were left out."""
         if self._pdf is not None:
             self._pdf.close()
+        if self._words_outside:
+            words, pages = sum(self._words_outside.values()), len(self._words_outside)
+            message = "%s: words outside the visible page were left out (%d, on %d of its pages)"
+            logger.warning(message, self.document.id, words, pages)
+            self._words_outside.clear()
 
     @property
     def _opened_pdf(self) -> PdfFile:
         """The PDF and its process, which starts at the first request: what the caches hold needs none."""
         if self._pdf is None:
-            self._pdf = PdfFile(self._pdf_path, timeout=self._timeout)
+            self._pdf = PdfFile(self._pdf_path, timeout=SECONDS_PER_PAGE)
         return self._pdf
 
     @property
     def page_count(self) -> int:
         return len(self.document.files) if self._pdf_path is None else self._opened_pdf.page_count
-
-    @property
-    def words_outside(self) -> dict[int, int]:
-        """How many words stand wholly outside a page and were left out, for the pages read so far that have any."""
-        return dict(self._words_outside)
 
     def image(self, page: int) -> Image.Image:
         """A page as a person sees it: RGB, upright, on white.
@@ -167,9 +165,6 @@ class DocumentReader:
         if self._pdf_path is None:
             return CachedText(self._recognised(page), 0)
         layer = read_text_layer(self._opened_pdf.characters(page))
-        if layer.outside:
-            place = f"{self.document.id}, page {self.document.label(page)}"
-            logger.info("%s: %d words stand outside the page and are left out", place, layer.outside)
         return CachedText(self._text_of_layer(layer, page), layer.outside)
 
     def _text_of_layer(self, layer: TextLayer, page: int) -> PageText:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import os
+import re
 import subprocess
 from functools import lru_cache
+from pathlib import Path
 
 from PIL import Image
 
@@ -37,7 +40,12 @@ class Tesseract:
         self.command = command
 
     def fingerprint(self) -> dict[str, str]:
-        return {"ocr": self.name, "tesseract": _version(self.command), "languages": self.languages}
+        return {
+            "ocr": self.name,
+            "tesseract": _version(self.command),
+            "languages": self.languages,
+            "language data": _language_data(self.command, self.languages),
+        }
 
     def read(self, image: Image.Image) -> tuple[Word, ...]:
         """Words in Tesseract's own reading order.
@@ -66,10 +74,10 @@ class Tesseract:
                 timeout=TIMEOUT_SECONDS,
                 check=False,
             )
-        except (FileNotFoundError, PermissionError) as error:
+        except OSError as error:
             raise DocumentError(
-                f"Tesseract cannot be run as '{self.command}'; install it (Debian, Ubuntu: apt install tesseract-ocr; "
-                "macOS: brew install tesseract) or choose ocr=rapidocr"
+                f"Tesseract cannot be run as '{self.command}' ({error.strerror}); install it (Debian, Ubuntu: "
+                "apt install tesseract-ocr; macOS: brew install tesseract) or choose ocr=rapidocr"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise DocumentError(f"Tesseract took over {TIMEOUT_SECONDS} s for a page; choose ocr=rapidocr") from error
@@ -84,9 +92,34 @@ class Tesseract:
 
 @lru_cache
 def _version(command: str) -> str:
-    try:
-        finished = subprocess.run([command, "--version"], capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
+    lines = _said(command, "--version")
+    if lines is None:
         return "not installed"
-    lines = (finished.stdout or finished.stderr).decode(errors="replace").splitlines()
     return lines[0] if lines else "unknown"
+
+
+@lru_cache
+def _language_data(command: str, languages: str) -> str:
+    """Checksums of the languages' data, which may be exchanged (fast, best) while the version stays."""
+    named = re.search(r'"(.+)"', " ".join((_said(command, "--list-langs") or [])[:1]))
+    if named is None:
+        return "not found"
+    return " ".join(
+        f"{language}:{_digest(Path(named[1], f'{language}.traineddata'))}" for language in languages.split("+")
+    )
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return "not found"
+
+
+def _said(command: str, question: str) -> list[str] | None:
+    """The lines that Tesseract answers, None where it cannot be asked."""
+    try:
+        finished = subprocess.run([command, question], capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return (finished.stdout or finished.stderr).decode(errors="replace").splitlines()
