@@ -7,4 +7,4 @@ prepare_environment offline,ocr,encoders,api,dev
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 # One thread a process: two test processes with two threads each stand in each other's way on two cores.
-OMP_NUM_THREADS=1 .venv/bin/python -m pytest --numprocesses "${TEST_PROCESSES:-2}" "$@"
+OMP_NUM_THREADS=1 .venv/bin/python -m pytest --numprocesses "${TEST_PROCESSES:-2}" --dist loadfile "$@"

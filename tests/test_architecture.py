@@ -81,6 +81,10 @@ def inner_imports(package: str) -> set[tuple[str, str]]:
     }
 
 
+def test_every_package_has_its_layers():
+    assert set(LAYERS) == set(PACKAGES)
+
+
 @pytest.mark.parametrize("package", list(LAYERS))
 def test_imports_point_downwards(package):
     wrong = {pair for pair in inner_imports(package) if layer(pair[0]) < layer(pair[1])}

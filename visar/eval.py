@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,6 +34,7 @@ from visar.run_folder import RunFolder
 from visar.selectors.protocol import PageSelector
 from visar.store import EmbeddingStore
 from visar.summary import Resampling, summarise
+from visar.worker_processes import usable_cores
 
 LITERAL_KEYS = ("output", "cache", "dataset.root", "dataset.documents", "dataset.questions", "dataset.folder")
 """Arguments that are free text: no sign in them means anything to Hydra."""
@@ -140,19 +140,20 @@ def _warnings(rows: Sequence[Row], setting: Setting) -> dict[str, int]:
     return dict(Counter(warning for warning, _ in sorted(seen)))
 
 
-def default_processes() -> int:
-    """One per core; one alone where a GPU does the work, since each process would load the model."""
-    return 1 if torch.cuda.is_available() else max(1, os.cpu_count() or 1)
+def default_processes(encoder: Encoder) -> int:
+    """One per core; one alone for encoders of images and on a GPU, since each process would load a large model."""
+    return 1 if encoder.needs == "image" or torch.cuda.is_available() else usable_cores()
 
 
 def _setting(config: DictConfig) -> Setting:
+    encoder = instantiate(config.encoder)
     return Setting(
-        encoder=instantiate(config.encoder),
+        encoder=encoder,
         ocr=instantiate(config.ocr),
         selectors={name: instantiate(selector) for name, selector in chosen_selectors(config).items()},
         cache=user_path(config, "cache"),
         dpi=whole_number(config, "dpi"),
-        processes=default_processes() if config.processes is None else whole_number(config, "processes"),
+        processes=default_processes(encoder) if config.processes is None else whole_number(config, "processes"),
         leave_out_broken=true_or_false(config, "leave_out_broken"),
         baseline=config.baseline,
         resampling=instantiate(config.resampling),

@@ -36,7 +36,7 @@ def run_in_processes(encoding: PageEncoding, pieces: Sequence[Piece], processes:
     # Spawned, not forked: a fork of a process that holds threads or a GPU may hang.
     context = multiprocessing.get_context("spawn")
     processes = min(processes, len(pieces))
-    threads = max(1, _usable_cores() // processes)
+    threads = max(1, usable_cores() // processes)
     waiting, failed, killed_once = deque(pieces), set(), set()
     idle: list[_Worker] = []
     busy: dict[Connection, _Worker] = {}
@@ -142,7 +142,7 @@ def _serve(encoding: PageEncoding, connection: Connection, threads: int) -> None
                 connection.send(str(error))
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """Cores that this process may run on, which containers and job schedulers restrict."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

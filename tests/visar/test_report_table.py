@@ -70,6 +70,8 @@ Brackets hold 95 % bootstrap intervals.
 
 ## Time per question, median / 95th percentile
 
+Page selection alone, without encoding.
+
 | selector | total | weights |
 | :-- | --: | --: |
 | visar | 31 ms / 1.20 s | 4.00 ms / 5.00 ms |

@@ -111,7 +111,11 @@ def markdown_table(metrics: Metrics) -> str:
         [name, *(f"{time_of(of, stage, 'median')} / {time_of(of, stage, 'p95')}" for stage in stages)]
         for name, of in selectors.items()
     ]
-    parts += ["## Time per question, median / 95th percentile", _table(["selector", *stages], rows)]
+    parts += [
+        "## Time per question, median / 95th percentile",
+        "Page selection alone, without encoding.",
+        _table(["selector", *stages], rows),
+    ]
     if metrics["tests"]:
         rows = [comparison_row(test) for test in metrics["tests"]]
         parts += ["## Paired tests", _table(COMPARISON_HEADER, rows, text_columns=3)]
