@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 prepare_environment offline,ocr
 
 .venv/bin/python -m visar.eval dataset=demo dataset.folder=runs/demo/documents output=runs/demo
-.venv/bin/python -m visar.ask document=runs/demo/documents/city-budget.pdf output=runs/demo/ask.html \
-    question="What is the sum of the 2025 amounts for libraries in Northmoor, Quarry Hill and Saltmarsh?"
+.venv/bin/python -m visar.ask document=runs/demo/documents/ferry-annual-report.pdf output=runs/demo/ask.html \
+    question="How much operating revenue did the company earn per full-time post in 2023?"
 echo
 echo "Open runs/demo/report.html (the comparison) and runs/demo/ask.html (one question) in a browser."
