@@ -12,7 +12,7 @@ Each line compares, on the same pages and question:
   over the active pages only;
 - the bare product of the active patches with themselves, in blocks, nothing else: the arithmetic of a plain rewrite.
 
-Times are medians. Peak memory is the growth of the resident set over the embeddings, where Linux can tell.
+Times are medians. Peak memory is the growth of a fresh process's resident set above the embeddings, where Linux tells.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -136,8 +139,23 @@ def timed(function: Callable[[], object], repeats: int) -> tuple[float, object]:
     return statistics.median(samples), result
 
 
-def peak_memory_mb(function: Callable[[], object]) -> float | None:
-    """How far the resident set grows above its present size, in MB; None where the kernel cannot tell."""
+VARIANTS: dict[str, Callable[[Case], object]] = {
+    "exact": lambda case: select_pages(case.query, case.pages),
+    "block of 256": lambda case: select_pages(case.query, case.pages, block_size=256),
+    "approximate": lambda case: select_pages(case.query, case.pages, **APPROXIMATION),
+    "dense": lambda case: dense_rows(case, weights_of(case), [0], list(range(len(case.pages)))),
+}
+
+
+def peak_memory_mb(rebuild: Callable[[], Case], variant: str) -> float | None:
+    """How far the resident set of a fresh process grows above the embeddings, in MB; None where it cannot be told."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
+        return process.submit(_growth_mb, rebuild, variant).result()
+
+
+def _growth_mb(rebuild: Callable[[], Case], variant: str) -> float | None:
+    case = rebuild()
+    VARIANTS[variant](synthetic_case(3, patches=64))  # loads what the first use of a library loads
     status = Path("/proc/self/status")
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark of this process
@@ -148,7 +166,7 @@ def peak_memory_mb(function: Callable[[], object]) -> float | None:
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(name))
 
     before = kilobytes("VmRSS:")
-    function()
+    VARIANTS[variant](case)
     return (kilobytes("VmHWM:") - before) / 1024
 
 
@@ -157,8 +175,9 @@ def spread(pages: Sequence[int], count: int) -> list[int]:
     return [pages[position * len(pages) // count] for position in range(count)] if len(pages) > count else list(pages)
 
 
-def measure(case: Case, repeats: int) -> None:
+def measure(rebuild: Callable[[], Case], repeats: int) -> None:
     """Print everything about one case."""
+    case = rebuild()
     pages, weight = case.pages, weights_of(case)
     active = active_pages(pages, weight, top_patches=TOP_PATCHES)
     everything, chosen = list(range(len(pages))), list(active.pages)
@@ -193,12 +212,7 @@ def measure(case: Case, repeats: int) -> None:
         + f", exact / bare {exact / bare:.2f}, exact / approximate {exact / quick:.1f}"
     )
     print(f"largest difference from the dense form {error:.1e}")
-    memory = {
-        "exact": peak_memory_mb(lambda: select_pages(case.query, pages)),
-        "block of 256": peak_memory_mb(lambda: select_pages(case.query, pages, block_size=256)),
-        "approximate": peak_memory_mb(lambda: select_pages(case.query, pages, **APPROXIMATION)),
-        "dense": peak_memory_mb(lambda: dense_rows(case, weight, everything[:1], everything)),
-    }
+    memory = {variant: peak_memory_mb(rebuild, variant) for variant in VARIANTS}
     known = ", ".join(f"{name} {size:.0f} MB" for name, size in memory.items() if size is not None)
     embeddings = pages.vectors.numel() * 4 / 2**20
     print(f"peak memory above the embeddings ({embeddings:.0f} MB): {known or 'unknown on this system'}")
@@ -223,10 +237,10 @@ def main() -> None:
     print(f"torch {torch.__version__}, {arguments.threads} threads, medians of {arguments.repeats}")
     if arguments.document:
         cache = arguments.cache.expanduser()
-        measure(document_case(arguments.document, arguments.question, cache), arguments.repeats)
+        measure(partial(document_case, arguments.document, arguments.question, cache), arguments.repeats)
         return
     for page_count in arguments.pages:
-        measure(synthetic_case(page_count), arguments.repeats)
+        measure(partial(synthetic_case, page_count), arguments.repeats)
 
 
 if __name__ == "__main__":
