@@ -146,7 +146,7 @@ def _text_of(code: int) -> str | None:
     category = unicodedata.category(character)
     if category == "Cf":  # soft hyphens, direction marks, byte order marks
         return character if character in JOINERS else ""
-    if category in ("Cc", "Cn", "Co", "Cs") or code == 0xFFFD:
+    if category in ("Cc", "Cn", "Co") or code == 0xFFFD:
         return None
     if 0xFB00 <= code <= 0xFDFF or 0xFE70 <= code <= 0xFEFF:  # ligatures and other forms of letters, drawn as one glyph
         return unicodedata.normalize("NFKC", character)
