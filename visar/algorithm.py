@@ -123,7 +123,7 @@ def select_pages(
     if scores.similarity is None:
         k, cost, sparsity = _fallback_k(scores.fallback, settings), torch.zeros(0), None
         ranking, reason = scores.late_interaction, scores.fallback
-        if reason == "pages_alike":  # they differ by rounding only: page order, not chance
+        if ranking.max() - ranking.min() <= weights.ROUNDING:  # page order, not the chance of rounding
             ranking = ranking.mean().expand(len(pages))
     else:
         ranking = scores.similarity.diagonal()

@@ -24,7 +24,7 @@ from visar.progress import progress_bar
 from visar.records import Document, PageEmbedding, QueryEmbedding
 from visar.report.ask_page import MOST_IMAGES, AskResult, ChosenPage, write_ask_page
 from visar.selection import Selection
-from visar.selectors.protocol import PageSelector
+from visar.selectors import Oracle, PageSelector
 from visar.store import EmbeddingStore
 
 LITERAL_KEYS = ("document", "question", "output", "cache")
@@ -68,8 +68,16 @@ class Asking:
             labels=[document.label(page) for page in range(len(embeddings))],
             chosen=self._chosen(document, selection, query, embeddings, mean_activation),
             settings=self.settings,
-            notes=_notes(query),
+            notes=(*_notes(query), *self._notes_on_text(embeddings)),
         )
+
+    def _notes_on_text(self, embeddings: list[PageEmbedding]) -> tuple[str, ...]:
+        """An encoder of text gives a page without words one vector without a place."""
+        empty = sum(bool(page.boxes.isnan().all()) for page in embeddings) if self.encoder.needs == "text" else 0
+        if not empty:
+            return ()
+        cause = "a scan read with ocr=none, or blank pages"
+        return (f"{empty} of {len(embeddings)} pages have no text, so nothing on them can match ({cause})",)
 
     def _reader(self, document: Document) -> DocumentReader:
         return DocumentReader(document, dpi=self.dpi, ocr=self.ocr, text_cache=self.cache / "texts")
@@ -153,11 +161,16 @@ def main(config: DictConfig) -> None:
     if output.is_dir():
         raise VisarError(f"output: {output} is a folder; expected a file to write, such as {output / 'pages.html'}")
     ((name, selector),) = selectors.items()
+    chosen = instantiate(selector)
+    if isinstance(chosen, Oracle):
+        raise VisarError(
+            f"selector: {name} needs to know the evidence pages, which a question asked here does not give"
+        )
     settings = {"selector": name} | {group: str(choices[group]) for group in ("encoder", "ocr")}
     asking = Asking(
         encoder=instantiate(config.encoder),
         ocr=instantiate(config.ocr),
-        selector=instantiate(selector),
+        selector=chosen,
         cache=user_path(config, "cache"),
         dpi=whole_number(config, "dpi"),
         leave_out_broken=true_or_false(config, "leave_out_broken"),

@@ -9,8 +9,8 @@ import torch
 EXPLANATIONS = {
     "least_cost": "The cost J(k), which weighs what these pages share with each other and with the pages left unread, "
     "is least here.",
-    "sharp_transition": "The cost J(k) is least one page earlier but changes more sharply beyond it than before it, so "
-    "one page more is read.",
+    "sharp_transition": "The cost J(k) is least one page earlier, but it jumps more right after that page than before "
+    "it, so the next page is read too.",
     "search_limit": "The cost J(k) asks for more pages than the search limit, which is read.",
     "one_active_page": "Only one page stands out for the question.",
     "no_choice": "So few pages stand out for the question that there is no other k to compare with.",

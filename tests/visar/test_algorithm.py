@@ -270,3 +270,11 @@ def test_equal_pages_are_in_page_order_whatever_the_rounding():
         page = torch.randn(3, width, generator=torch.Generator().manual_seed(width))
         selection = select_pages(page[:1] + 0.1, [page.clone() for _ in range(57)])
         assert selection.order == list(range(57))
+
+
+def test_pages_that_match_nothing_alike_are_in_page_order():
+    """A scan without OCR: every page is the same vector, at a cosine below zero."""
+    page = torch.nn.functional.normalize(torch.randn(1, 384, generator=torch.Generator().manual_seed(2)))
+    selection = select_pages(-page + 0.1 * page.roll(1), [page.clone() for _ in range(23)])
+    assert selection.reason == "no_informative_token"
+    assert selection.order == list(range(23))

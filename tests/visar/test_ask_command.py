@@ -184,3 +184,15 @@ def test_a_file_name_that_is_no_text_is_shown_as_well_as_it_can_be(tmp_path):
     assert outcome.status == 0, outcome.err
     assert (tmp_path / "runs" / "ask" / f"{name}.html").is_file()
     assert "caf\ufffd.pdf" in page_at(tmp_path, f"runs/ask/{name}.html").text("title")[0]
+
+
+def test_pages_without_text_are_said(tmp_path):
+    draw_pdf(tmp_path / "mixed.pdf", lines([TEXTS[0]]), lines([]), lines([]))
+    outcome = run_here("ask", "document=mixed.pdf", "question=Which harbour?", *QUICK, folder=tmp_path)
+    assert "2 of 3 pages have no text" in " ".join(outcome.out.split())
+
+
+def test_the_oracle_is_refused(tmp_path):
+    make_report(tmp_path)
+    outcome = run_here("ask", "document=report.pdf", "question=x", "selector=oracle", *QUICK, folder=tmp_path)
+    assert "evidence pages" in outcome.error
