@@ -118,6 +118,12 @@ def load(path: Path) -> tuple[dict[str, object], dict[str, torch.Tensor]] | None
         return None
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error}); check the disk and who may read the folder") from error
+    except RuntimeError as error:
+        # safetensors opens the file twice, for its header and for torch; another process may remove it in between,
+        # when it has joined the pages of a document into one file.
+        if not path.exists():
+            return None
+        raise StoreError(f"{path}: cannot be read ({error}); check the disk and who may read the folder") from error
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         warn(f"{path}: damaged or not written by this program ({error}); not used, made anew")
         return None

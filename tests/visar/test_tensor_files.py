@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from visar.store import EmbeddingStore
-from visar.tensor_files import StoreError, remove_leftovers, write_atomically
+from visar.tensor_files import StoreError, load, remove_leftovers, to_bytes, write_atomically
 
 
 @pytest.mark.parametrize("name", ["年" * 80 + ".html", "x" * 255, "𝐀" * 62 + ".html"])
@@ -54,3 +56,25 @@ def test_a_store_under_a_folder_that_may_not_be_read_is_one_line(tmp_path):
     with pytest.raises(StoreError, match="cannot be looked into .*Permission denied"):
         EmbeddingStore(tmp_path / "closed" / "store")
     (tmp_path / "closed").chmod(0o700)
+
+
+def test_a_file_that_vanishes_while_it_is_opened_is_no_file(tmp_path):
+    """safetensors opens a file twice; removed in between, it raised RuntimeError."""
+    path, content = tmp_path / "page.safetensors", to_bytes({}, {"vectors": torch.ones(3, 2)})
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            (tmp_path / "new").write_bytes(content)
+            os.replace(tmp_path / "new", path)
+            path.unlink()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(3000):
+            loaded = load(path)
+            assert loaded is None or torch.equal(loaded[1]["vectors"], torch.ones(3, 2))
+    finally:
+        stop.set()
+        thread.join()
