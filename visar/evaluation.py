@@ -20,6 +20,7 @@ from visar.indexing import Failure, IndexReport
 from visar.late_interaction import PackedPages, rank_pages
 from visar.records import Document, QueryEmbedding, Question, QuestionSet
 from visar.selection import Selection
+from visar.selectors.oracle import smallest_k_with_all
 from visar.selectors.protocol import PageSelector
 from visar.store import EmbeddingStore
 
@@ -199,7 +200,7 @@ def oracle_k(order: Sequence[int], evidence: Sequence[int]) -> int | None:
     """Smallest top-k of a ranking that holds all evidence; None without evidence, or where no k reaches all of it."""
     if not evidence or not set(evidence) <= set(order):
         return None
-    return 1 + max(order.index(page) for page in evidence)
+    return smallest_k_with_all(order, evidence).k
 
 
 def _late_interaction_order(selection: Selection) -> list[int]:

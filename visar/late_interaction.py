@@ -109,10 +109,6 @@ class PackedPages:
         placed[list(self.numbers)] = values.cpu()
         return placed
 
-    def page(self, index: int) -> torch.Tensor:
-        """[n_p, D] rows of the packed page ``index``."""
-        return self.vectors[self.starts[index] : self.starts[index + 1]]
-
 
 def query_patch_cosine(query: torch.Tensor, pages: PackedPages) -> torch.Tensor:
     """<v_j, q_i> of every question token with every patch. Returns [m, sum n_p].

@@ -50,6 +50,11 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     return (scores - lowest) / (highest - lowest)
 
 
+def are_alike(scores: np.ndarray) -> bool:
+    """Whether scores [N] differ by rounding at most."""
+    return bool(np.ptp(scores) <= ROUNDING * np.abs(scores).max())
+
+
 def cutoff_without_contrast(scores: np.ndarray) -> Cutoff | None:
     """The answer where scores [N] cannot tell pages apart, or None where a rule can be applied.
 
@@ -57,7 +62,7 @@ def cutoff_without_contrast(scores: np.ndarray) -> Cutoff | None:
     """
     if len(scores) == 1:
         return Cutoff(1, "one_page")
-    if np.ptp(scores) <= ROUNDING * np.abs(scores).max():
+    if are_alike(scores):
         return Cutoff(1, "pages_alike", ("all pages match the question alike, so the ranking is arbitrary",))
     return None
 
@@ -77,8 +82,8 @@ def late_interaction_selection(
     """
     watch = Stopwatch(pages.vectors.device)
     packed_scores = late_interaction_scores(as_unit_vectors(query, "query"), pages).cpu()
-    alike = float(packed_scores.max() - packed_scores.min()) <= ROUNDING * float(packed_scores.abs().max())
     # Equal pages differ by rounding only: page order, not chance.
+    alike = are_alike(packed_scores.double().numpy())
     by_rank = list(range(len(packed_scores))) if alike else rank_pages(packed_scores)
     ranking = Ranking([pages.numbers[index] for index in by_rank], packed_scores[by_rank].double().numpy())
     watch.lap("late_interaction")
