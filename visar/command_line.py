@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import os
 import re
@@ -23,10 +24,10 @@ from visar.errors import VisarError
 _FAILED, _INTERRUPTED = 2, 130
 
 
-def config_folder() -> Path:
-    """The folder of YAML files: beside the code in an installed wheel, at the top of a checkout."""
-    packaged = Path(__file__).parent / "configs"
-    return packaged if packaged.is_dir() else Path(__file__).parents[1] / "configs" / "visar"
+def config_folder(package: str = "visar") -> Path:
+    """The folder of a package's YAML files: beside the code in an installed wheel, at the top of a checkout."""
+    code = Path(str(importlib.import_module(package).__file__)).parent
+    return code / "configs" if (code / "configs").is_dir() else code.parent / "configs" / package
 
 
 def literal_argument(argument: str, keys: Sequence[str]) -> str:
@@ -44,7 +45,9 @@ def literal_argument(argument: str, keys: Sequence[str]) -> str:
     return f"{key}='" + re.sub(r"(\\*)'", r"\1\1\\'", value + "'")[:-2] + "'"
 
 
-def run_command(task: Callable[[DictConfig], None], *, config: str, literal: Sequence[str] = ()) -> None:
+def run_command(
+    task: Callable[[DictConfig], None], *, config: str, literal: Sequence[str] = (), package: str = "visar"
+) -> None:
     """Run a command on its config and the arguments of the process.
 
     Whatever the user can mend is shown as one line on stderr that begins with ``error:``, with exit status 2.
@@ -53,6 +56,7 @@ def run_command(task: Callable[[DictConfig], None], *, config: str, literal: Seq
         task: The command. It may raise :class:`VisarError`.
         config: Name of the top YAML file.
         literal: Keys whose values are taken as typed, without Hydra's grammar.
+        package: Whose command it is, and whose configs.
     """
     for stream in (sys.stdout, sys.stderr):
         # A file name that is no text, or a terminal that is not UTF-8, must not end a run when it is printed.
@@ -74,7 +78,7 @@ def run_command(task: Callable[[DictConfig], None], *, config: str, literal: Seq
     with _short_errors():
         sys.argv[1:] = _checked_arguments(sys.argv[1:], literal)
         try:
-            hydra.main(version_base="1.3", config_path=str(config_folder()), config_name=config)(guarded)()
+            hydra.main(version_base="1.3", config_path=str(config_folder(package)), config_name=config)(guarded)()
         except ValueError as error:
             # Hydra's own say what it cannot read of the arguments; those of the task are bugs.
             if begun or isinstance(error, OmegaConfBaseException):
