@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from visar.report import wording
 from visar.tensor_files import write_atomically
+
+_OWN = "visar.report"
 
 
 def _breakable(name: str) -> Markup:
@@ -17,11 +20,11 @@ def _breakable(name: str) -> Markup:
     return Markup("_<wbr>").join(name.split("_"))
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
+@lru_cache
+def _environment(package: str) -> Environment:
     # Escaping is on for every template, whatever its name ends in: questions, words and file names are foreign text.
     environment = Environment(
-        loader=PackageLoader("visar.report", "templates"),
+        loader=ChoiceLoader([PackageLoader(name, "templates") for name in (package, _OWN)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -41,9 +44,24 @@ def _environment() -> Environment:
     return environment
 
 
+@dataclass(frozen=True)
+class Templates:
+    """The templates of a package; what it lacks, such as ``base`` and ``style``, is taken from this one.
+
+    Attributes:
+        package: Has a folder ``templates``.
+    """
+
+    package: str
+
+    def render(self, template: str, **values: object) -> Markup:
+        """Fill ``<template>.html.j2``; the result counts as safe when it is put into another template."""
+        return Markup(_environment(self.package).get_template(f"{template}.html.j2").render(values))
+
+
 def render(template: str, **values: object) -> Markup:
-    """Fill ``templates/<template>.html.j2``; the result counts as safe when it is put into another template."""
-    return Markup(_environment().get_template(f"{template}.html.j2").render(values))
+    """:meth:`Templates.render` of this package's own templates."""
+    return Templates(_OWN).render(template, **values)
 
 
 def write_page(path: Path, page: Markup) -> None:
