@@ -1,0 +1,201 @@
+"""``python -m conceptformer.eval``: how well a retriever finds the pages that answer queries."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from conceptformer import __version__
+from conceptformer.benchmarks import Benchmark, BenchmarkGroup
+from conceptformer.errors import ConceptFormerError
+from conceptformer.records import RetrievalTask
+from conceptformer.retrieval.evaluation import Evaluation, evaluate_retrieval
+from conceptformer.retrieval.filling import Encoding, OnProgress, Place
+from conceptformer.retrieval.protocol import PageRanker, PageRetriever
+from conceptformer.retrieval.run_files import write_qrels, write_run
+from conceptformer.retrieval.tables import markdown_table, mean_rows, metric_rows
+from visar.command_line import run_command, true_or_false, user_path, whole_number
+from visar.progress import progress_bar
+from visar.run_folder import RunFolder
+
+LITERAL_KEYS = (
+    "checkpoint",
+    "output",
+    "cache",
+    "benchmark.documents",
+    "benchmark.folder",
+    "benchmark.queries",
+    "benchmark.root",
+)
+"""Arguments that are free text: no sign in them means anything to Hydra."""
+
+_LONGEST_NAME = 100
+
+
+def process_place(environment: Mapping[str, str]) -> Place:
+    """Which of several processes this one is, as torchrun says in RANK and WORLD_SIZE.
+
+    Raises:
+        ConceptFormerError: One of them is no number, out of range, or set without the other.
+    """
+    given = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if environment.get(name)}
+    if not given:
+        return Place()
+    if len(given) == 2 and all(value.isascii() and value.isdigit() for value in given.values()):
+        place = Place(int(given["RANK"]), int(given["WORLD_SIZE"]))
+        if place.rank < place.world:
+            return place
+    told = " and ".join(f"{name}={value}" for name, value in given.items())
+    raise ConceptFormerError(f"the environment says {told}: expected RANK below WORLD_SIZE; start with torchrun")
+
+
+def main(config: DictConfig) -> None:
+    """Build the objects that the config describes, run, and write the run folder."""
+    place = process_place(os.environ)
+    # Piped into a file there is no width to keep to, and cut columns would be of no use there.
+    width = None if sys.stdout.isatty() else 160
+    console = Console(width=width, emoji=False, quiet=place.rank != 0)
+    config.cache = str(user_path(config, "cache"))
+    encoding = _encoding(config, place)
+    benchmarks, retriever = _benchmarks(config), _retriever(config)
+    resampling, depth = instantiate(config.resampling), whole_number(config, "depth")
+    results = []
+    for name, benchmark in benchmarks.items():
+        with progress_bar(console, "reading pages") as on_progress:
+            task = benchmark.load(on_progress)
+        folder = RunFolder(_output(config, task, name, retriever)) if place.rank == 0 else None
+        with ExitStack() as bars:
+            evaluation = evaluate_retrieval(
+                task, retriever, encoding, depth=depth, resampling=resampling, on_progress=_bar_by_bar(bars, console)
+            )
+        if evaluation is not None and folder is not None:
+            metrics = _metrics(task, retriever, evaluation)
+            _write(folder, config, task, evaluation, metrics)
+            _print_results(metrics, folder, console)
+            results.append(metrics)
+    if len(results) > 1:
+        console.print(_table(mean_rows(results)))
+
+
+def _bar_by_bar(bars: ExitStack, console: Console) -> Callable[[str], OnProgress]:
+    """A bar for each stage, which ends the one before it."""
+
+    def begin(what: str) -> OnProgress:
+        bars.close()
+        return bars.enter_context(progress_bar(console, what))
+
+    return begin
+
+
+def _benchmarks(config: DictConfig) -> Mapping[str | None, Benchmark]:
+    """What is chosen: one benchmark, which names itself, or several by their names."""
+    chosen = instantiate(config.benchmark)
+    return chosen.members if isinstance(chosen, BenchmarkGroup) else {None: chosen}
+
+
+def _encoding(config: DictConfig, place: Place) -> Encoding:
+    return Encoding(
+        cache=Path(config.cache),
+        shard_items=whole_number(config, "shard_items"),
+        batch_pages=whole_number(config, "batch_pages"),
+        batch_queries=whole_number(config, "batch_queries"),
+        skip_bad_pages=true_or_false(config, "skip_bad_rows"),
+        patience_seconds=whole_number(config, "patience_seconds"),
+        place=place,
+    )
+
+
+def _retriever(config: DictConfig) -> PageRetriever | PageRanker:
+    """The retriever of the config, on this process's own GPU where there are several."""
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    if local_rank.isdigit() and torch.cuda.is_available():
+        torch.cuda.set_device(int(local_rank) % torch.cuda.device_count())
+    if _is_trained(config):
+        import transformers
+
+        if config.checkpoint is None:
+            raise ConceptFormerError("checkpoint: expected the folder of a trained retriever; write checkpoint=FOLDER")
+        config.checkpoint = str(user_path(config, "checkpoint"))
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+    elif config.checkpoint is not None:
+        raise ConceptFormerError("checkpoint: this retriever has none; leave it out, or choose retriever=conceptformer")
+    return instantiate(config.retriever)
+
+
+def _is_trained(config: DictConfig) -> bool:
+    """Whether the retriever is loaded from a folder of the trainer."""
+    return "path" in config.retriever
+
+
+def _output(config: DictConfig, task: RetrievalTask, member: str | None, retriever: PageRetriever | PageRanker) -> Path:
+    """The folder that was chosen, or one that no other checkpoint and no other benchmark writes to."""
+    if config.output is not None:
+        return user_path(config, "output") / (member or "")
+    # Each once: the paper's benchmarks are chosen by their names.
+    benchmark = dict.fromkeys((member or HydraConfig.get().runtime.choices["benchmark"], task.name))
+    names = (re.sub(r"[^\w.]+", "-", name) for name in ("-".join(benchmark), config.checkpoint or retriever.name))
+    return Path("runs", "conceptformer", "eval", *(name[-_LONGEST_NAME:].strip("-.") for name in names))
+
+
+def _metrics(task: RetrievalTask, retriever: PageRetriever | PageRanker, evaluation: Evaluation) -> dict[str, Any]:
+    """The run's figures, as ``metrics.json`` holds them."""
+    return {
+        "conceptformer": __version__,
+        "benchmark": task.name,
+        "retriever": retriever.name,
+        "retriever_fingerprint": retriever.fingerprint(),
+        "queries": len(task.queries),
+        "pages": len(task.pages) - len(evaluation.left_out),
+        **evaluation.means,
+        "refused": list(task.refused),
+        "left_out": [f"{page_id}: {reason}" for page_id, reason in evaluation.left_out.items()],
+    }
+
+
+def _write(
+    folder: RunFolder, config: DictConfig, task: RetrievalTask, evaluation: Evaluation, metrics: Mapping[str, Any]
+) -> None:
+    folder.finish(evaluation.rows)
+    write_run(folder.path / "run.trec", evaluation.rankings, str(metrics["retriever"]))
+    write_qrels(folder.path / "qrels.trec", task.relevant)
+    folder.write("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+    folder.write("table.md", markdown_table([metrics]))
+    folder.write("metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False) + "\n")
+
+
+def _print_results(metrics: Mapping[str, Any], folder: RunFolder, console: Console) -> None:
+    told = f"{metrics['benchmark']}, retriever {metrics['retriever']}: {metrics['queries']:,} queries, "
+    console.print(Text(f"{told}{metrics['pages']:,} pages"), soft_wrap=True)
+    console.print(_table(metric_rows(metrics)))
+    for name, what in (("refused", "rows refused"), ("left_out", "pages left out")):
+        if metrics[name]:
+            console.print(f"[yellow]{what}: {len(metrics[name])}[/], listed in metrics.json; the first:")
+            console.print(metrics[name][0], markup=False, highlight=False, soft_wrap=True)
+    console.print(f"results: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    """A header and rows, for the terminal."""
+    table = Table(*rows[0])
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
+    return table
+
+
+if __name__ == "__main__":
+    run_command(main, config="eval", literal=LITERAL_KEYS, package="conceptformer")
