@@ -1,0 +1,1 @@
+"""Self-contained HTML pages on training runs and on comparisons of them."""
