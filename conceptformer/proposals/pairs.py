@@ -1,0 +1,122 @@
+"""The pairs of a query and a page for which evidence is to be proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from conceptformer.errors import DataError
+from conceptformer.images import read_image_facts
+from conceptformer.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows
+from conceptformer.proposals.box_file import PairKey
+from conceptformer.proposals.failures import Failure
+
+_NEEDED = ("query_id", "query", "page_id", "image")
+_POSSIBLE = ("other_positives",)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query and a page that answers it.
+
+    Attributes:
+        place: File and line, for messages.
+        other_positives: Ids of further pages that answer the query; they only pass through.
+    """
+
+    query_id: str
+    query: str
+    page_id: str
+    image: Path
+    place: str
+    other_positives: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> PairKey:
+        """What a box file has once."""
+        return self.query_id, self.page_id
+
+    def failure(self, reason: object, tries: int = 0) -> Failure:
+        """This pair as a failure."""
+        return Failure(self.query_id, self.page_id, self.place, _one_line(str(reason)), tries)
+
+
+@dataclass(frozen=True)
+class PairList:
+    """The pairs of a file, and the rows that cannot be asked for."""
+
+    pairs: tuple[Pair, ...]
+    refused: tuple[Failure, ...]
+
+
+def read_pairs(path: Path) -> PairList:
+    """The pairs of a JSONL file with the keys query_id, query, page_id, image and possibly other_positives.
+
+    Refused are rows that are no such objects, empty texts, a pair for the second time, and what contradicts an
+    earlier row: another text of the same query, another image of the same page.
+
+    Raises:
+        DataError: The file is missing, cannot be read, is empty, or a Parquet file.
+    """
+    if path.suffix.lower() == ".parquet":
+        raise DataError(
+            f"{path}: expected pairs in JSONL; python -m conceptformer.opendocvqa makes them of the training set's "
+            "Parquet files, python -m conceptformer.pairs of other corpora"
+        )
+    refused = _Refused(path)
+    known = KnownPairs()
+    pairs: list[Pair] = []
+    for row in read_json_rows(path, _NEEDED, _POSSIBLE, refused):
+        try:
+            pair = _pair(row, path.parent)
+            known.add(pair.place, pair.query_id, pair.query, pair.page_id, pair.image)
+        except DataError as error:
+            refused.refuse_row(row, error)
+        else:
+            pairs.append(pair)
+    if not pairs and not refused.failures:
+        raise DataError(f"{path}: no pairs; expected one JSON object per line with {', '.join(_NEEDED)}")
+    return PairList(tuple(pairs), tuple(refused.failures))
+
+
+def without_bad_images(
+    pairs: Iterable[Pair], on_progress: Callable[[int, int], None] | None = None
+) -> tuple[list[Pair], list[Failure]]:
+    """Leave out pairs whose image is missing or, as far as its header tells, none that can be used.
+
+    Args:
+        on_progress: Called with (done, all) after each image.
+    """
+    pairs = list(pairs)
+    facts = read_image_facts(list(dict.fromkeys(pair.image for pair in pairs)), on_progress)
+    faults = {image: fact for image, fact in facts.items() if isinstance(fact, DataError)}
+    usable = [pair for pair in pairs if pair.image not in faults]
+    return usable, [pair.failure(faults[pair.image]) for pair in pairs if pair.image in faults]
+
+
+def _pair(row: JsonRow, folder: Path) -> Pair:
+    image = image_path(row.text("image"), folder)
+    others = row.texts("other_positives")
+    return Pair(row.text("query_id"), row.text("query"), row.text("page_id"), image, row.place, others)
+
+
+class _Refused(Refusals):
+    """Collects rows that cannot be asked for, with what is known of them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, skip=True)
+        self.failures: list[Failure] = []
+
+    def refuse(self, place: str, reason: object) -> None:
+        self.failures.append(Failure(None, None, place, _one_line(str(reason))))
+
+    def refuse_row(self, row: JsonRow, reason: object) -> None:
+        query_id, page_id = (
+            _one_line(value) if isinstance(value := row.values[key], str) else None for key in ("query_id", "page_id")
+        )
+        self.failures.append(Failure(query_id, page_id, row.place, _one_line(str(reason))))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).encode(errors="backslashreplace").decode()
