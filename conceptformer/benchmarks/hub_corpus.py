@@ -1,0 +1,183 @@
+"""The six benchmarks of the paper (Table 5), and any other corpus in the layout of their release.
+
+A folder holds
+
+- ``query.parquet``: ``query_id``, ``query`` and perhaps ``relevant_doc_ids``;
+- ``qrels.txt``: judgments as TREC writes them; without it ``relevant_doc_ids`` are the pages that answer;
+- ``corpus-*.parquet``: ``doc_id`` and ``image``, the bytes of an image file, alone or in a struct ``{bytes, path}``;
+- ``manifest.json``: names and numbers of rows, where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conceptformer.benchmarks.corpora import parquet_pages
+from conceptformer.benchmarks.corpus_manifest import CorpusManifest, read_manifest
+from conceptformer.benchmarks.judgments import (
+    Judgment,
+    judged_task,
+    query_texts,
+    relevant_pages,
+    trec_judgments,
+)
+from conceptformer.benchmarks.protocol import OnProgress
+from conceptformer.data_folder import HubData, data_folder
+from conceptformer.errors import DataError
+from conceptformer.json_rows import JsonRow, Refusals, shown
+from conceptformer.parquet_pages import row_count
+from conceptformer.records import RetrievalTask
+from conceptformer.table_files import identifier, one_table, read_table
+
+_QUERY_FILES = ("query.parquet", "queries.parquet")
+_QRELS = "qrels.txt"
+_NEEDED = {"query_id": ("query_id",), "query": ("query",)}
+_POSSIBLE = {"relevant": ("relevant_doc_ids",)}
+_UNUSED = ("answers", "dataset_names")
+_PAGE_IDS = ("doc_id",)
+
+
+@dataclass(frozen=True)
+class PublishedQueries:
+    """The queries of a corpus, without its pages.
+
+    Attributes:
+        texts: By query id, byte for byte as published.
+        relevant: Ids of the pages that answer a query, in the order of the file, by query id.
+        rows, judgments: How many rows the files have, those that were refused included.
+    """
+
+    texts: Mapping[str, str]
+    relevant: Mapping[str, tuple[str, ...]]
+    rows: int
+    judgments: int
+
+
+@dataclass(frozen=True)
+class ParquetCorpus:
+    """A corpus in Parquet files, with queries.
+
+    Attributes:
+        name: How tables call it; None for the name of its folder.
+        root: The user's folder; None to download.
+        folder: Where the corpus lies below ``root``.
+        hub: Where to download it from.
+        sha256: What the published files of queries and judgments add up to, by file name. Others are used with a
+            warning: scores would be of other queries.
+        skip_bad_rows: Leave rows that make no sense out and list them; they are an error otherwise.
+    """
+
+    name: str | None
+    root: Path | str | None
+    folder: str
+    hub: HubData
+    skip_bad_rows: bool
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    def load(self, on_progress: OnProgress | None = None) -> RetrievalTask:
+        """See :meth:`conceptformer.benchmarks.Benchmark.load`; of the pages only the ids are read.
+
+        Raises:
+            DataError: Besides, the files hold other numbers of rows than their manifest says.
+            MissingExtraError: pyarrow, or huggingface_hub for a download, is not installed.
+        """
+        needs = f"{self.folder}/ in it" if self.folder != "." else "query.parquet, qrels.txt and corpus-*.parquet"
+        folder = data_folder(self.root, self.hub, below=self.folder, setting="benchmark", needs=needs)
+        _check_published(folder, self.sha256)
+        refusals = Refusals(folder, skip=self.skip_bad_rows)
+        queries = read_published_queries(folder, refusals)
+        manifest = read_manifest(folder / "manifest.json")
+        files = _corpus_files(folder, manifest)
+        pages = parquet_pages(files, _PAGE_IDS, refusals, on_progress)
+        if manifest is not None:
+            answering = {page_id for page_ids in queries.relevant.values() for page_id in page_ids}
+            manifest.check_size(files)
+            manifest.check_counts(
+                {
+                    "query_rows": queries.rows,
+                    "qrels_rows": queries.judgments,
+                    "corpus_rows": sum(map(row_count, files)),
+                    "corpus_positive_docs": sum(page.page_id in answering for page in pages),
+                }
+            )
+        return judged_task(self.name or folder.resolve().name, queries.texts, queries.relevant, pages, refusals)
+
+
+def read_published_queries(folder: Path, refusals: Refusals) -> PublishedQueries:
+    """Queries and judgments of a corpus in a folder; its pages need not be there.
+
+    Raises:
+        DataError: A file is missing or cannot be read, or the two tell different relevant pages.
+        MissingExtraError: pyarrow is not installed.
+    """
+    path = one_table(folder, _QUERY_FILES)
+    if path is None:
+        raise DataError(f"{folder}: has no {' or '.join(_QUERY_FILES)}; expected query_id and query in it")
+    rows = read_table(path, _NEEDED, _POSSIBLE, _UNUSED)
+    texts = query_texts(rows, refusals)
+    if not (folder / _QRELS).is_file():
+        stated = _stated_judgments(rows, refusals)
+        if not stated:
+            raise DataError(f"{folder}: has neither {_QRELS} nor relevant_doc_ids; expected the pages that answer")
+        return PublishedQueries(texts, relevant_pages(stated, texts, refusals), len(rows), len(stated))
+    judgments = trec_judgments(folder / _QRELS, refusals)
+    relevant = relevant_pages(judgments, texts, refusals)
+    unused = Refusals(path, skip=True)  # here they are only looked at to see that they say the same
+    _check_agreement(folder, relevant, relevant_pages(_stated_judgments(rows, unused), texts, unused))
+    return PublishedQueries(texts, relevant, len(rows), len(judgments))
+
+
+def _stated_judgments(rows: Sequence[JsonRow], refusals: Refusals) -> list[Judgment]:
+    """What the table of queries itself says of the pages that answer."""
+    judgments = []
+    for row in rows:
+        try:
+            query_id, page_ids = identifier(row, "query_id"), row.texts("relevant")
+        except DataError as error:
+            refusals.refuse(row.place, error)
+        else:
+            judgments += (Judgment(row.place, query_id, page_id, 1) for page_id in page_ids)
+    return judgments
+
+
+def _check_agreement(
+    folder: Path, judged: Mapping[str, tuple[str, ...]], stated: Mapping[str, tuple[str, ...]]
+) -> None:
+    other = [query_id for query_id, page_ids in stated.items() if set(page_ids) != set(judged.get(query_id, ()))]
+    if other:
+        raise DataError(
+            f"{folder}: {_QRELS} and relevant_doc_ids name different pages for {len(other)} queries, the first: "
+            f"{shown(other[0])}; expected files of one version: fetch them again"
+        )
+
+
+def _corpus_files(folder: Path, manifest: CorpusManifest | None) -> list[Path]:
+    # Beside the other files, or in a folder of their own.
+    homes = (folder, folder / "corpus")
+    if manifest is None:
+        files = [path for home in homes for path in sorted(home.glob("*.parquet")) if path.name not in _QUERY_FILES]
+        if not files:
+            raise DataError(f"{folder}: has no Parquet files of a corpus; expected corpus-*.parquet")
+        return files
+    found = {name: one_table(folder, (name, f"corpus/{name}")) for name in manifest.corpus_shards}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of the {len(found)} corpus files are not there, the first: {missing[0]}; fetch "
+            "them from where the others came from"
+        )
+    return [path for path in found.values() if path is not None]
+
+
+def _check_published(folder: Path, sha256: Mapping[str, str]) -> None:
+    for name, expected in sha256.items():
+        path = folder / name
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+            warnings.warn(
+                f"{path}: is not the file that was published (another SHA-256); scores may not be comparable",
+                stacklevel=3,
+            )
