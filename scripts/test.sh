@@ -2,7 +2,7 @@
 # Sets everything up, lints, and runs all tests. Arguments go to pytest: bash scripts/test.sh tests/visar/test_weights.py
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-prepare_environment offline,ocr,encoders,api,dev
+prepare_environment offline,ocr,encoders,train,text,api,dev
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .

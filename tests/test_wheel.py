@@ -13,6 +13,7 @@ import pytest
 from tests.visar.made_documents import draw_pdf, lines
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("visar", "conceptformer")
 
 
 def python(*arguments: str, folder: Path, installed: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -51,15 +52,18 @@ def installed(wheel, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_wheel_holds_the_package_its_configs_and_its_templates(wheel):
+def test_the_wheel_holds_the_packages_their_configs_and_their_templates(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {
-        path.relative_to(ROOT).as_posix() for pattern in ("*.py", "*.j2") for path in (ROOT / "visar").rglob(pattern)
-    }
-    configs = ROOT / "configs" / "visar"
-    wanted |= {f"visar/configs/{path.relative_to(configs).as_posix()}" for path in configs.rglob("*.yaml")}
-    assert {name for name in names if name.startswith("visar/") and not name.endswith(".md")} == wanted
-    (rest,) = {name.split("/")[0] for name in names if not name.startswith("visar/")}
+    for package in PACKAGES:
+        wanted = {
+            path.relative_to(ROOT).as_posix()
+            for pattern in ("*.py", "*.j2", "*.csv", "*.schema.json")
+            for path in (ROOT / package).rglob(pattern)
+        }
+        configs = ROOT / "configs" / package
+        wanted |= {f"{package}/configs/{path.relative_to(configs).as_posix()}" for path in configs.rglob("*.yaml")}
+        assert {name for name in names if name.startswith(f"{package}/") and not name.endswith(".md")} == wanted
+    (rest,) = {name.split("/")[0] for name in names} - set(PACKAGES)
     assert rest.startswith("evidence_retrieval-") and rest.endswith(".dist-info")
     assert f"{rest}/licenses/LICENSE" in names
 
@@ -69,6 +73,12 @@ def test_an_installed_package_finds_its_configs(installed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "encoder: colbertv2, colmodernvbert" in done.stdout
     assert "exp: sensitivity_leakage_weight" in done.stdout
+
+
+def test_the_installed_trainer_finds_its_configs(installed, tmp_path):
+    done = python("-m", "conceptformer.train", "--help", folder=tmp_path, installed=installed)
+    assert done.returncode == 0, done.stderr
+    assert "backbone: qwen2_5_vl_7b, tiny" in done.stdout
 
 
 def test_an_installed_package_answers_a_question(installed, tmp_path):
