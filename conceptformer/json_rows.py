@@ -140,7 +140,7 @@ class Refusals:
         if self._lines and not self._skip:
             raise DataError(
                 f"{self._source}: rows or boxes that cannot be used: {len(self._lines):,}: {faults}; "
-                "correct them, or skip bad rows, which leaves them out and lists them"
+                "correct them, or skip_bad_rows=true, which leaves them out and lists them"
             )
         if not used:
             raise DataError(

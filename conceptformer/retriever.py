@@ -119,6 +119,8 @@ class ConceptFormer:
         Raises:
             DataError: A query is empty.
         """
+        if isinstance(queries, str):
+            raise DataError(f"encode_queries: expected a list of texts, got one text: write [{queries!r:.80}]")
         ids = [self._query_ids(index, query) for index, query in enumerate(queries)]
         batches = _batches([len(tokens) for tokens in ids], batch_size)
         return self._embed(
@@ -139,6 +141,8 @@ class ConceptFormer:
         Raises:
             DataError: An image cannot be read, is not RGB, or has a shape that the model cannot take.
         """
+        if isinstance(pages, (str, bytes, Path, Image.Image)):
+            raise DataError("encode_pages: expected a list of pages, got one page: put it into a list")
         tokens = [len(self._grid_of(index, page)) for index, page in enumerate(pages)]
         batches = _batches(tokens, batch_size)
         with ThreadPoolExecutor(_READERS) as readers:

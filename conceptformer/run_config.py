@@ -17,6 +17,7 @@ _FREE_KEYS = (
     "dry_run",
     "gpus",
     "tokenizer",
+    "data.drawing.folder",  # follows from the other settings of the drawing
     "data.train",  # its content is compared instead
     "training.workers",
     "training.log_every",

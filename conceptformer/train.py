@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def _train(config: DictConfig, console: Console) -> None:
         backbone = instantiate(config.backbone.pretrained)
     method = _method(config)
     skip = true_or_false(config, "skip_bad_rows")
-    with progress_bar(console, "training") as on_progress:
+    with _steps(console) as on_progress:
         outcome = train(backbone, method, data, settings, folder, skip_bad_rows=skip, on_progress=on_progress)
     # Else NCCL complains at the end.
     arguments.distributed_state.destroy_process_group()
@@ -91,6 +92,24 @@ def _train(config: DictConfig, console: Console) -> None:
         _print_outcome(outcome, folder, console)
     if outcome.stopped:
         raise SystemExit(STOPPED_STATUS)
+
+
+@contextmanager
+def _steps(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A bar, or in a file, where bars show only at their end, a line for each twentieth of the run."""
+    if console.is_terminal:
+        with progress_bar(console, "training") as on_progress:
+            yield on_progress
+        return
+    said: list[int] = []
+
+    def report(done: int, total: int) -> None:
+        part = 20 * done // max(total, 1)
+        if part not in said:
+            said.append(part)
+            console.print(f"{'beginning at step' if len(said) == 1 else 'step'} {done} of {total}")
+
+    yield report
 
 
 def _method(config: DictConfig) -> Method:

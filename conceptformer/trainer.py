@@ -181,7 +181,7 @@ class ConceptFormerTrainer(CheckpointingTrainer):
         if chunks.unreadable and not self._skip_unreadable:
             (query, page), reason = chunks.unreadable[0].pair, chunks.unreadable[0].reason
             raise DataError(
-                f"query {query}, page {page}: {reason}; or skip bad rows, which leaves them out and lists them"
+                f"query {query}, page {page}: {reason}; or skip_bad_rows=true, which leaves them out and lists them"
             )
         if not chunks.batches:
             raise TrainingError(

@@ -164,7 +164,7 @@ def test_rows_that_make_no_sense_are_listed(root, rows, reasons):
     assert len(task.refused) == len(reasons)
     for line, reason in zip(task.refused, reasons, strict=True):
         assert line.startswith(reason)
-    with pytest.raises(DataError, match="skip bad rows"):
+    with pytest.raises(DataError, match="skip_bad_rows=true"):
         corpus(root).load()
 
 

@@ -217,3 +217,11 @@ def test_what_is_no_checkpoint_is_an_error_of_one_line(tmp_path: Path) -> None:
         ConceptFormer.from_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="neither a folder nor a hub name"):
         ConceptFormer.from_pretrained(tmp_path / "missing")
+
+
+def test_one_text_or_page_in_place_of_a_list_is_refused():
+    retriever = ConceptFormer(tiny_backbone(), fingerprint="")
+    with pytest.raises(DataError, match="expected a list of texts, got one text: write \\['hello'\\]"):
+        retriever.encode_queries("hello")
+    with pytest.raises(DataError, match="expected a list of pages, got one page"):
+        retriever.encode_pages("page.png")

@@ -116,7 +116,7 @@ def test_rows_that_cannot_be_used_end_the_run_with_one_line(tmp_path, names):
     ended = run(f"training.workers={int('cut' in names)}", folder=with_bad_rows(tmp_path, *names), status=2)
     for name in names:
         assert BAD_ROWS[name][1] in ended.error
-    assert "skip bad rows" in ended.error or "leave it out" in ended.error
+    assert "skip_bad_rows=true" in ended.error or "leave it out" in ended.error
 
 
 def test_rows_left_out_are_counted_and_listed_in_a_file(tmp_path):

@@ -211,7 +211,7 @@ def test_bad_boxes_are_left_out_and_their_row_stays(folder: Path):
     assert data.examples[0].boxes == (EvidenceBox(0.1, 0.1, 0.5, 0.5, "a"),)
     assert [line.split(": ", 1)[1].split(" ")[:2] for line in data.refused] == [["box", str(n)] for n in (2, 3, 4, 5)]
     assert all(line.startswith("train.jsonl:1 (query 'q1', page 'p1'): ") for line in data.refused)
-    with pytest.raises(DataError, match="cannot be used: 4: .*; and 1 more; correct them, or skip bad rows"):
+    with pytest.raises(DataError, match="cannot be used: 4: .*; and 1 more; correct them, or skip_bad_rows=true"):
         read(folder, row, skip=False)
 
 
