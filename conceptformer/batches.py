@@ -64,11 +64,6 @@ def row_size(example: TrainingExample, inputs: InputProcessor, concepts: Concept
     return RowSize(tokens, concept.exists)
 
 
-def joint_length(example: TrainingExample, inputs: InputProcessor, concepts: ConceptSource) -> int:
-    """Tokens of the example's row, see :func:`row_size`."""
-    return row_size(example, inputs, concepts).tokens
-
-
 def pad(rows: Sequence[Sequence[int]], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of ids as one tensor [B, longest] and their lengths [B]."""
     lengths = torch.tensor([len(row) for row in rows])

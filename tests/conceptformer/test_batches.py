@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from conceptformer.batches import joint_length, make_batch, pad, read_example
+from conceptformer.batches import make_batch, pad, read_example, row_size
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.proxies import NoConcepts, TextConcepts, VisionConcepts
@@ -119,15 +119,15 @@ def test_tokens_are_counted_without_padding(inputs, concepts):
 def test_lengths_known_from_image_sizes_are_those_of_the_real_rows(inputs, concepts):
     batch = batch_of(mixed(), inputs, concepts)
     lengths = (batch.segments != PADDING).sum(dim=1)
-    assert [joint_length(one, inputs, concepts) for one in mixed()] == lengths.tolist()
+    assert [row_size(one, inputs, concepts).tokens for one in mixed()] == lengths.tolist()
 
 
 def test_a_length_needs_no_image_file_but_a_shape_that_the_model_can_take(inputs, tmp_path):
     one = example(0, (60, 60), "red", OVERLAPPING)
     absent = replace(one, page=replace(one.page, image=tmp_path / "absent.png"))
-    assert joint_length(absent, inputs, LATENT) == joint_length(one, inputs, LATENT)
+    assert row_size(absent, inputs, LATENT).tokens == row_size(one, inputs, LATENT).tokens
     with pytest.raises(DataError, match="up to 200 times as long"):
-        joint_length(replace(one, image_size=(3, 20_000)), inputs, LATENT)
+        row_size(replace(one, image_size=(3, 20_000)), inputs, LATENT)
     with pytest.raises(DataError, match="no such file"):
         read_example(absent, inputs, LATENT)
 

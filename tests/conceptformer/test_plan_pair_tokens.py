@@ -4,7 +4,7 @@ import pytest
 
 from conceptformer.backbones.protocol import TokenGrid
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
-from conceptformer.batches import joint_length, make_batch, read_example
+from conceptformer.batches import make_batch, read_example, row_size
 from conceptformer.concepts.latent import FixedLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.proxies import TextConcepts
 from conceptformer.errors import DataError
@@ -38,7 +38,7 @@ def test_counted_tokens_are_those_of_the_batch_that_training_makes(backbone: Qwe
     row = example(boxes=boxes, drawn=True)
     batch = make_batch([read_example(row, backbone.inputs, LATENT)])
     counted = tokens_of(row, backbone.inputs, LATENT)
-    assert counted.joint == batch.joint_ids.shape[1] == joint_length(row, backbone.inputs, LATENT)
+    assert counted.joint == batch.joint_ids.shape[1] == row_size(row, backbone.inputs, LATENT).tokens
     assert counted.prefix == batch.prefix_lengths.item()
     assert counted.page_suffix == batch.suffix_lengths.item()
     assert counted.concept_suffix == batch.concept_lengths.item()
