@@ -6,7 +6,7 @@ in float32, under autocast too (float64 stays float64): a cosine rounded to bflo
 temperature of 0.01 turns into a fifth of a probability.
 
 Where pages are gathered over processes, B rows are this process's own and N candidates are everyone's. The mean of a
-process is then not yet the mean over the joint batch, see :mod:`conceptformer.gather`.
+process is then not yet the mean over the joint batch, see :mod:`conceptformer.step.gather`.
 
 Wrong shapes, masks and indices raise :class:`~conceptformer.errors.ConceptFormerError`. ``excluded`` and ``positive``
 are checked by value, which waits for an accelerator; without them nothing waits.

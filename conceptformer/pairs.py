@@ -9,9 +9,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from conceptformer.benchmarks import BenchmarkGroup
+from conceptformer.data.pair_files import PAIRS, TRAINING
+from conceptformer.data.task_pairs import write_task_pairs
 from conceptformer.errors import ConceptFormerError
-from conceptformer.pair_files import PAIRS, TRAINING
-from conceptformer.task_pairs import write_task_pairs
 from visar.command_line import run_command, true_or_false, user_path
 from visar.progress import progress_bar
 

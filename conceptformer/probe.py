@@ -16,7 +16,7 @@ from PIL import Image
 from conceptformer.backbones.protocol import Backbone
 from conceptformer.errors import CheckpointError
 from conceptformer.inference import at_inference
-from conceptformer.passes import embed_pages, embed_queries
+from conceptformer.step.passes import embed_pages, embed_queries
 from visar.tensor_files import load, to_bytes, write_atomically
 
 PROBE_FILE = "probe.safetensors"

@@ -17,14 +17,14 @@ from conceptformer.adapter_files import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from conceptformer.adapters import load_adapter
 from conceptformer.backbones.protocol import Backbone, PageInput, TokenGrid
 from conceptformer.checkpoint import load_checkpoint
+from conceptformer.data.images import image_size, open_image
 from conceptformer.errors import DataError
 from conceptformer.hub import local_folder
-from conceptformer.images import image_size, open_image
 from conceptformer.inference import at_inference
 from conceptformer.manifest import MANIFEST_FILE
-from conceptformer.passes import embed_pages, embed_queries
 from conceptformer.probe import PROBE_FILE
 from conceptformer.records import ImageSource
+from conceptformer.step.passes import embed_pages, embed_queries
 from visar import __version__
 from visar.documents.images import DAMAGE
 from visar.tensor_files import canonical_json

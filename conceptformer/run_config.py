@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from conceptformer.errors import TrainingError
-from conceptformer.run_checkpoints import checkpoints
+from conceptformer.training.run_checkpoints import checkpoints
 from visar.tensor_files import write_atomically
 
 # What may change between two parts of a run: it changes no result.

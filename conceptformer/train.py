@@ -21,8 +21,6 @@ from rich.console import Console
 from rich.table import Table
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from conceptformer.compare import measure_run, run_comparison
-from conceptformer.comparison import ComparisonPlan
 from conceptformer.errors import TrainingError
 from conceptformer.plan.data_plan import PAPER_DATA
 from conceptformer.plan.printed import plan_lines, write_plan
@@ -32,8 +30,10 @@ from conceptformer.report.lengths import concept_lengths
 from conceptformer.report.training_report import write_training_report
 from conceptformer.retriever import ConceptFormer
 from conceptformer.run_config import keep_config
-from conceptformer.training import REFUSED_FILE, Method, Outcome, train
-from conceptformer.training_data import TrainingData
+from conceptformer.training.compare import measure_run, run_comparison
+from conceptformer.training.comparison import ComparisonPlan
+from conceptformer.training.data import TrainingData
+from conceptformer.training.run import REFUSED_FILE, Method, Outcome, train
 from visar.command_line import run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 

@@ -23,19 +23,19 @@ from PIL import Image
 
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.backbones.tiny_checkpoint import TextSizes, VisionSizes, write_tiny_checkpoint
-from conceptformer.batches import make_batch, read_example
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.concepts.proxies import NoConcepts
-from conceptformer.objective import Marks, Objective, RankingAlignment
-from conceptformer.passes import SeparatePasses, SharedPrefix, embed_images, embed_texts
 from conceptformer.plan.flops import step_flops
 from conceptformer.plan.pair_tokens import stated_pair
 from conceptformer.pooling import l2_normalise
 from conceptformer.records import EvidenceBox, Page, TrainingExample
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import Embeddings, TrainingModel
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.batches import make_batch, read_example
+from conceptformer.step.model import Embeddings, TrainingModel
+from conceptformer.step.objective import Marks, Objective, RankingAlignment
+from conceptformer.step.passes import SeparatePasses, SharedPrefix, embed_images, embed_texts
 from visar.command_line import config_folder
 
 CELL, ROWS, COLUMNS = 28, 40, 30

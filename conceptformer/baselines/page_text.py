@@ -17,8 +17,8 @@ from multiprocessing.connection import wait as wait_for_end
 import torch
 
 from conceptformer.baselines.text_files import TextFiles
+from conceptformer.data.images import open_image
 from conceptformer.errors import ConceptFormerError, DataError
-from conceptformer.images import open_image
 from conceptformer.records import Page
 from conceptformer.retrieval.encoding import read_page
 from conceptformer.retrieval.filling import Encoding, OnProgress, refuse_left_out

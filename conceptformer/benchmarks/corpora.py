@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from conceptformer.benchmarks.protocol import OnProgress
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.parquet_pages import parquet_columns, stored_rows
+from conceptformer.data.table_files import chosen_columns, identifier
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
-from conceptformer.parquet_pages import parquet_columns, stored_rows
 from conceptformer.records import ImageSource, Page
-from conceptformer.table_files import chosen_columns, identifier
 
 Numbered = tuple[JsonRow, ImageSource]
 """A row with a ``page_id``, and the image of the page."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from conceptformer.benchmarks.judgments import judged_task
 from conceptformer.benchmarks.protocol import OnProgress
-from conceptformer.data_folder import own_folder
-from conceptformer.document_pages import DocumentPages, read_document_folder
+from conceptformer.data.document_pages import DocumentPages, read_document_folder
+from conceptformer.data.folder import own_folder
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.table_files import cell_text, identifier, one_table, read_table
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
 from conceptformer.records import RetrievalTask
-from conceptformer.table_files import cell_text, identifier, one_table, read_table
 from visar.benchmarks.page_numbers import parse_page_list
 
 _NEEDED = {"query": ("query", "question")}

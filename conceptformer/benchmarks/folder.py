@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.benchmarks.protocol import OnProgress
+from conceptformer.data.retrieval_files import read_retrieval_folder
 from conceptformer.errors import DataError
 from conceptformer.records import RetrievalTask
-from conceptformer.retrieval_files import read_retrieval_folder
 
 
 @dataclass(frozen=True)

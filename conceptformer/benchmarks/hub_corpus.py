@@ -26,12 +26,12 @@ from conceptformer.benchmarks.judgments import (
     trec_judgments,
 )
 from conceptformer.benchmarks.protocol import OnProgress
-from conceptformer.data_folder import HubData, data_folder
+from conceptformer.data.folder import HubData, data_folder
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.parquet_pages import row_count
+from conceptformer.data.table_files import identifier, one_table, read_table
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
-from conceptformer.parquet_pages import row_count
 from conceptformer.records import RetrievalTask
-from conceptformer.table_files import identifier, one_table, read_table
 
 _QUERY_FILES = ("query.parquet", "queries.parquet")
 _QRELS = "qrels.txt"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.table_files import cell_text, identifier
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
 from conceptformer.records import Page, RetrievalTask
-from conceptformer.table_files import cell_text, identifier
 
 _TREC_FIELDS = "query id, iteration, page id and relevance"
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from conceptformer.box_files.page_sources import PageSource
 from conceptformer.box_files.rows import BoxFile, Fault, FaultList
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
+from conceptformer.data.json_rows import image_reference, shown, write_json_rows
+from conceptformer.data.page_files import CopiedPage, page_of_size
 from conceptformer.errors import DataError
-from conceptformer.json_rows import image_reference, shown, write_json_rows
 from conceptformer.opendocvqa.corpus import OnProgress
 from conceptformer.opendocvqa.queries import TrainingQuery
 from conceptformer.opendocvqa.released import ReleasedTrainset
-from conceptformer.page_files import CopiedPage, page_of_size
 from conceptformer.proposals.box_file import FORMAT, companion
 from conceptformer.records import EvidenceBox, Page
 from conceptformer.regions import frame_named, valid_boxes

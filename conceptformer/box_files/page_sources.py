@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conceptformer.data_folder import HubData, own_folder
+from conceptformer.data.folder import HubData, own_folder
+from conceptformer.data.images import ImageFacts, read_image_facts
+from conceptformer.data.json_rows import Refusals, shown
+from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp
 from conceptformer.errors import DataError
-from conceptformer.images import ImageFacts, read_image_facts
-from conceptformer.json_rows import Refusals, shown
 from conceptformer.opendocvqa.corpus import Corpus, OnProgress, find_pages
-from conceptformer.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp
 from conceptformer.records import Page
 
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conceptformer.box_files.schema import schema_faults
+from conceptformer.data.images import ImageFacts, read_image_facts
+from conceptformer.data.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows, shown
 from conceptformer.errors import DataError
-from conceptformer.images import ImageFacts, read_image_facts
-from conceptformer.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows, shown
 from conceptformer.proposals.box_file import NEEDED_KEYS, POSSIBLE_KEYS
 from conceptformer.records import EvidenceBox
 from conceptformer.regions import RelativeFrame, frame_named, valid_boxes
@@ -124,7 +124,7 @@ def read_box_file(
     """All rows of a file, with what is wrong in each.
 
     A row that states a format must be as the schema of box files says. A file in which none does is a training file,
-    see :mod:`conceptformer.training_files`.
+    see :mod:`conceptformer.data.training_files`.
 
     Args:
         open_images: Read the sizes of the page images from their headers. Otherwise the sizes that rows state are

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from conceptformer.box_files.rows import BoxFile, BoxRow
 from conceptformer.box_files.statistics import coverage
+from conceptformer.data.json_rows import shown
 from conceptformer.errors import ConceptFormerError
-from conceptformer.json_rows import shown
 
 EXTREMES = 3
 """So many rows are taken for each of the largest, the smallest, and the most boxes."""

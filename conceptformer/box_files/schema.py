@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from conceptformer.json_rows import shown
+from conceptformer.data.json_rows import shown
 from conceptformer.proposals.box_file import SCHEMA
 
 _TYPES = {

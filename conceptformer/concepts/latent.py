@@ -14,7 +14,7 @@ from conceptformer.concepts.protocol import ConceptInput, ConceptMaterial
 from conceptformer.errors import TrainingError
 from conceptformer.pooling import last_state, mean_of
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
 
 
 class ConceptLength(Protocol):

@@ -10,7 +10,7 @@ import torch
 
 from conceptformer.backbones.protocol import InputProcessor, TokenGrid
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from conceptformer import regions
 from conceptformer.backbones.protocol import InputProcessor, TokenGrid
 from conceptformer.concepts.protocol import ConceptInput, ConceptMaterial
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
 
 
 @dataclass(frozen=True)

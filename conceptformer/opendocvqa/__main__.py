@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
+from conceptformer.data.pair_files import PAIRS, TRAINING
 from conceptformer.errors import ConceptFormerError
 from conceptformer.opendocvqa.training_data import SUMMARY, Written, write_training_data
-from conceptformer.pair_files import PAIRS, TRAINING
 from visar.command_line import run_command, true_or_false, user_path
 from visar.progress import progress_bar
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conceptformer.data_folder import HubData, data_folder
+from conceptformer.data.folder import HubData, data_folder
+from conceptformer.data.json_rows import JsonRow, Refusals
+from conceptformer.data.parquet_pages import parquet_columns, stored_rows
+from conceptformer.data.table_files import chosen_columns, identifier
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals
 from conceptformer.opendocvqa.queries import matching_files
-from conceptformer.parquet_pages import parquet_columns, stored_rows
 from conceptformer.records import Page
-from conceptformer.table_files import chosen_columns, identifier
 
 OnProgress = Callable[[int, int], None]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conceptformer.data_folder import HubData, data_folder
+from conceptformer.data.folder import HubData, data_folder
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.table_files import Columns, cell_text, identifier, read_table
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
-from conceptformer.table_files import Columns, cell_text, identifier, read_table
 
 SOURCES = ("docvqa", "infovqa", "visualmrc", "openwikitable", "dude", "mhdocvqa")
 """What the training set is made of, in the order of Table 4."""
@@ -108,7 +108,7 @@ def query_rows(
     """The rows of all tables of queries that the patterns find.
 
     Args:
-        needed, possible, unused: See :func:`conceptformer.table_files.read_table`.
+        needed, possible, unused: See :func:`conceptformer.data.table_files.read_table`.
 
     Raises:
         DataError: There are none, or a table is broken or lacks a column.

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
 from conceptformer.opendocvqa.queries import Evidence, TrainingQuery, from_json, query_rows, training_query
 from conceptformer.proposals.frame_watch import FrameWatch
 from conceptformer.regions import frame_named

@@ -12,13 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp, page_of_size
+from conceptformer.data.pair_files import write_pair_files
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, shown
 from conceptformer.opendocvqa.corpus import Corpus, OnProgress, WantedPages, find_pages
 from conceptformer.opendocvqa.queries import SOURCES, Evidence, QuerySource, TrainingQuery
 from conceptformer.opendocvqa.table4 import SourceCount, beside_table4
-from conceptformer.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp, page_of_size
-from conceptformer.pair_files import write_pair_files
 from conceptformer.proposals.box_file import read_done
 from conceptformer.records import EvidenceBox, Page, TrainingExample
 from visar.tensor_files import write_atomically

@@ -24,10 +24,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from conceptformer.backbones.protocol import Backbone, PageInput
 from conceptformer.errors import TrainingError
-from conceptformer.passes import tree_mask
 from conceptformer.plan.pair_tokens import PairTokens
 from conceptformer.pooling import last_state
-from conceptformer.training_batch import CONCEPT_SUFFIX, PAGE_SUFFIX, PREFIX
+from conceptformer.step.batch import CONCEPT_SUFFIX, PAGE_SUFFIX, PREFIX
+from conceptformer.step.passes import tree_mask
 
 # Masks of the memory-efficient kernel have rows that are a multiple of this many numbers long.
 _MASK_ALIGNMENT = 8

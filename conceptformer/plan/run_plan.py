@@ -12,14 +12,14 @@ import torch
 from conceptformer.backbones.protocol import Backbone
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import TrainingError
-from conceptformer.passes import SharedPrefix
 from conceptformer.plan.data_plan import DataPlan, StatedData, plan_data
 from conceptformer.plan.flops import StepFlops, step_flops
 from conceptformer.plan.memory import A100_40GB, GpuModel, MemoryEstimate, memory_per_gpu, step_bytes
 from conceptformer.records import TrainingSet
-from conceptformer.training import Method
-from conceptformer.training_model import TrainingModel
-from conceptformer.training_settings import Sharding, TrainingSettings
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.passes import SharedPrefix
+from conceptformer.training.run import Method
+from conceptformer.training.settings import Sharding, TrainingSettings
 
 # Of the data sheet's speed; what trainers of this kind commonly reach.
 _UTILISATION = 0.35

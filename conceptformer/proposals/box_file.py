@@ -1,7 +1,7 @@
 """The box file that a run of proposals makes.
 
 The schema of a row is the file :data:`SCHEMA` beside this module;
-:func:`conceptformer.training_files.read_training_rows` reads the rows as training pairs.
+:func:`conceptformer.data.training_files.read_training_rows` reads the rows as training pairs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
+from conceptformer.data.json_rows import JsonRow, Refusals, read_json_rows, shown
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, Refusals, read_json_rows, shown
 
 FORMAT = "evidence-boxes/1"
 SCHEMA = Path(__file__).with_name("evidence-boxes.schema.json")

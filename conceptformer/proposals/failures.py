@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from conceptformer.json_rows import read_json_rows, write_json_rows
+from conceptformer.data.json_rows import read_json_rows, write_json_rows
 from conceptformer.proposals.box_file import NothingRefused, PairKey
 from conceptformer.proposals.row_file import RowFile
 from visar.tensor_files import StoreError

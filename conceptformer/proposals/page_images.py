@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from conceptformer.data.images import open_image
 from conceptformer.errors import ConceptFormerError, DataError
-from conceptformer.images import open_image
 from conceptformer.records import ImageSource
 
 _KEPT = 32
@@ -74,7 +74,7 @@ class SentForm:
         """Decode, resize and encode a page.
 
         Raises:
-            DataError: As :func:`conceptformer.images.open_image`; or the format cannot hold an image of that shape.
+            DataError: As :func:`~conceptformer.data.images.open_image`; or the format cannot hold an image so shaped.
         """
         image = open_image(source)
         size = self.input_size(image.size)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from conceptformer.data.images import read_image_facts
+from conceptformer.data.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows
 from conceptformer.errors import DataError
-from conceptformer.images import read_image_facts
-from conceptformer.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows
 from conceptformer.proposals.box_file import PairKey
 from conceptformer.proposals.failures import Failure
 

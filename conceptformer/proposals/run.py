@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from conceptformer.data.json_rows import JsonRow
 from conceptformer.errors import ConceptFormerError, DataError
-from conceptformer.json_rows import JsonRow
 from conceptformer.proposals.box_file import PairKey, companion, read_done
 from conceptformer.proposals.budget import Budget, BudgetSpentError, Usage
 from conceptformer.proposals.client import Client, ProposalWarning

@@ -11,9 +11,9 @@ from conceptformer.box_files.rows import BoxFile, BoxRow
 from conceptformer.box_files.sampling import ChosenRow
 from conceptformer.box_files.statistics import BoxStatistics, area, coverage
 from conceptformer.box_files.summary import PUBLISHED, facts, length_rows, told_lengths
+from conceptformer.data.images import open_image
+from conceptformer.data.json_rows import shown
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
-from conceptformer.json_rows import shown
 from conceptformer.regions import concept_length
 from conceptformer.report.page import render
 from conceptformer.report.pictures import length_bars

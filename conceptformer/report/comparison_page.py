@@ -6,7 +6,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from conceptformer.comparison import CHECKPOINTS, Comparison
 from conceptformer.report.comparison_table import (
     conclusions,
     difference_table,
@@ -15,6 +14,7 @@ from conceptformer.report.comparison_table import (
 )
 from conceptformer.report.page import METRIC_NAMES, render
 from conceptformer.report.pictures import BLUE, GREEN, ORANGE, VIOLET, Panel
+from conceptformer.training.comparison import CHECKPOINTS, Comparison
 from visar.report.axes import Scale, ticks
 from visar.report.page import write_page
 from visar.report.wording import number

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import stdev
 
-from conceptformer.comparison import CHECKPOINTS, Comparison, Difference, smallest_seed_p
 from conceptformer.report.page import METRIC_NAMES
+from conceptformer.training.comparison import CHECKPOINTS, Comparison, Difference, smallest_seed_p
 from visar.report.wording import NOTHING, counted, number, probability
 
 # Below it a corrected p-value counts as a difference.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from conceptformer.held_out_vectors import held_out_vectors
 from conceptformer.records import RetrievalTask
 from conceptformer.retrieval.evaluation import RANKS
 from conceptformer.retrieval.protocol import PageRetriever
 from conceptformer.retrieval.search import Ranking, search
+from conceptformer.training.held_out_vectors import held_out_vectors
 
 SHOWN_PAGES = 5
 

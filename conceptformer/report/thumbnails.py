@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conceptformer.images import open_image
+from conceptformer.data.images import open_image
 from conceptformer.records import Page, RetrievalTask
 from conceptformer.report.examples import ExampleGroup, FoundPage, RetrievalExample
 from visar.report.images import page_image

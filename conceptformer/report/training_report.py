@@ -11,9 +11,9 @@ from conceptformer.report.lengths import summarise_lengths
 from conceptformer.report.thumbnails import gallery
 from conceptformer.report.training_page import TrainingFigures, write_training_page
 from conceptformer.retrieval.protocol import PageRetriever
-from conceptformer.training import LOG_FILE
-from conceptformer.training_data import TrainingData
-from conceptformer.training_log import read_log
+from conceptformer.training.data import TrainingData
+from conceptformer.training.log import read_log
+from conceptformer.training.run import LOG_FILE
 
 REPORT_FILE = "report.html"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from conceptformer.data.images import open_image
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
 from conceptformer.records import Page
 from conceptformer.retrieval.filling import Encoded, Encoding, OnProgress, Place, fill, refuse_left_out
 from conceptformer.retrieval.protocol import PageRetriever

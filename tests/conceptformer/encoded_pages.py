@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conceptformer.images import open_image
+from conceptformer.data.images import open_image
 from conceptformer.records import Page
 from conceptformer.retrieval.encoding import Encoded
 from tests.conceptformer.colour_pages import ColourRetriever

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
 from conceptformer.opendocvqa import Corpus, OpenDocVqaQueries, ReleasedTrainset, TrainingQuery
 from tests.conceptformer.parquet_files import CORPUS, QUERIES, TRAINSET, corpus_rows, write_table
 

@@ -11,7 +11,7 @@ import torch
 
 from conceptformer.backbones.protocol import PageInput, TokenGrid
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
-from conceptformer.images import open_image
+from conceptformer.data.images import open_image
 from conceptformer.records import TrainingExample
 
 ConceptOf = Callable[[Qwen2_5_VL, TrainingExample, PageInput], "torch.Tensor | None"]

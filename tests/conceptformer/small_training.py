@@ -13,8 +13,8 @@ from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.checkpoint import save_checkpoint
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.manifest import Manifest
-from conceptformer.passes import embed_pages, embed_queries
 from conceptformer.probe import probe_embeddings
+from conceptformer.step.passes import embed_pages, embed_queries
 from tests.conceptformer.tiny_models import tiny_backbone
 
 LOW_RANK = LowRankAdaptation(rank=4, alpha=32, language_model_only=True)

@@ -19,11 +19,11 @@ from conceptformer.concepts.latent import (
 )
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.concepts.proxies import NoConcepts, TextConcepts, VisionConcepts
-from conceptformer.objective import LossTerms, Marks, Objective, RankingAlignment
-from conceptformer.passes import Passes, SeparatePasses, SharedPrefix
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import TrainingModel
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.objective import LossTerms, Marks, Objective, RankingAlignment
+from conceptformer.step.passes import Passes, SeparatePasses, SharedPrefix
 from tests.conceptformer import plain_step
 from tests.conceptformer.step_examples import batch_of, mixed, without_boxes
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from conceptformer.backbones.protocol import InputProcessor
-from conceptformer.batches import make_batch, read_example
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.records import EvidenceBox, Page, TrainingExample
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.batches import make_batch, read_example
 from tests.conceptformer.tiny_models import noise_image
 
 # No edge of a box lies on an edge of a token, so that no rounding decides what it covers.

@@ -17,7 +17,7 @@ from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import CheckpointError, TrainingError
 from conceptformer.inference import at_inference
-from conceptformer.passes import embed_pages, embed_queries
+from conceptformer.step.passes import embed_pages, embed_queries
 from tests.conceptformer.small_training import QUERIES, pages, train_steps
 from tests.conceptformer.tiny_models import SETTINGS, tiny_backbone
 

@@ -20,8 +20,8 @@ from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import CheckpointError
 from conceptformer.inference import at_inference
-from conceptformer.passes import embed_pages
 from conceptformer.retriever import ConceptFormer
+from conceptformer.step.passes import embed_pages
 from tests.conceptformer.small_training import pages
 from tests.conceptformer.tiny_models import tiny_backbone, tiny_folder
 

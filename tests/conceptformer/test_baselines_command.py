@@ -14,8 +14,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
 from conceptformer.baselines import PageTextReader
+from conceptformer.data.retrieval_files import write_retrieval_folder
 from conceptformer.published import published_means
-from conceptformer.retrieval_files import write_retrieval_folder
 from tests.conceptformer.coded_pages import coded, coded_task
 from tests.conceptformer.test_eval_command import metrics_in, rows_in, run
 from visar.command_line import config_folder

@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from conceptformer.batches import make_batch, pad, read_example, row_size
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.proxies import NoConcepts, TextConcepts, VisionConcepts
 from conceptformer.errors import DataError
 from conceptformer.losses import page_key
-from conceptformer.training_batch import CONCEPT_SUFFIX, PADDING, PAGE_SUFFIX, PREFIX
+from conceptformer.step.batch import CONCEPT_SUFFIX, PADDING, PAGE_SUFFIX, PREFIX
+from conceptformer.step.batches import make_batch, pad, read_example, row_size
 from tests.conceptformer.step_examples import OVERLAPPING, batch_of, example, mixed, without_boxes
 from tests.conceptformer.tiny_models import tiny_backbone
 

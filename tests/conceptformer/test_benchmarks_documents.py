@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 
 from conceptformer.benchmarks import Benchmark, DocumentFolder
-from conceptformer.document_pages import read_document_folder
+from conceptformer.data.document_pages import read_document_folder
+from conceptformer.data.images import open_image
+from conceptformer.data.json_rows import Refusals
+from conceptformer.data.training_files import read_training_rows
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
-from conceptformer.json_rows import Refusals
 from conceptformer.proposals.pairs import read_pairs
 from conceptformer.retrieval.evaluation import check_task
-from conceptformer.training_files import read_training_rows
 from tests.conceptformer.commands_here import run_here
 from tests.conceptformer.parquet_files import write_benchmark
 from tests.conceptformer.row_files import save_page, write_lines

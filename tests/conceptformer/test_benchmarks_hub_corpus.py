@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conceptformer.benchmarks import Benchmark, ParquetCorpus
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
 from conceptformer.errors import DataError
 from conceptformer.retrieval.encoding import encode_pages
 from conceptformer.retrieval.evaluation import check_task

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conceptformer.benchmarks import Benchmark, MtebCorpus
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
 from conceptformer.errors import DataError
 from conceptformer.retrieval.evaluation import check_task
 from tests.conceptformer.parquet_files import BARE_CORPUS, IMAGE, pa, page_content, write_table

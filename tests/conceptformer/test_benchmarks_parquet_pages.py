@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conceptformer.data.images import image_size, open_image
+from conceptformer.data.parquet_pages import ParquetImage, parquet_columns, row_count, stored_rows
 from conceptformer.errors import DataError, MissingExtraError
-from conceptformer.images import image_size, open_image
-from conceptformer.parquet_pages import ParquetImage, parquet_columns, row_count, stored_rows
 from tests.conceptformer.colour_pages import draw
 from tests.conceptformer.parquet_files import CORPUS, corpus_rows, pa, page_content, write_table
 
@@ -101,7 +101,7 @@ def test_threads_may_read_at_once(corpus):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_reads_on_its_own_whatever_its_parent_was_doing(corpus):
     """The data loader forks while another thread may hold the reader's lock."""
-    from conceptformer import parquet_pages
+    from conceptformer.data import parquet_pages
 
     images = images_of(corpus)
     images[3].read_bytes()
@@ -125,7 +125,7 @@ def test_a_forked_process_reads_on_its_own_whatever_its_parent_was_doing(corpus)
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from conceptformer.parquet_pages import stored_rows
+from conceptformer.data.parquet_pages import stored_rows
 
 files = [Path(name) for name in sys.argv[1:]]
 images = [row.image for path in files for row in stored_rows(path, ["doc_id"], "image")]

@@ -10,9 +10,9 @@ import pytest
 
 from conceptformer.benchmarks import ParquetCorpus
 from conceptformer.benchmarks.hub_corpus import read_published_queries
-from conceptformer.data_folder import HubData
+from conceptformer.data.folder import HubData
+from conceptformer.data.json_rows import Refusals
 from conceptformer.errors import DataError
-from conceptformer.json_rows import Refusals
 from visar.command_line import config_folder
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from conceptformer.benchmarks import BenchmarkGroup, DocumentFolder, MtebCorpus, ParquetCorpus, corpora_of_one_release
-from conceptformer.data_folder import HubData, data_folder
+from conceptformer.data.folder import HubData, data_folder
 from conceptformer.errors import DataError
 from conceptformer.opendocvqa import OpenDocVqaQueries, ReleasedTrainset
 from tests.conceptformer.commands_here import run_here

@@ -18,9 +18,9 @@ from conceptformer.box_files.conversion import (
 from conceptformer.box_files.page_sources import PageCorpus, PageFolder
 from conceptformer.box_files.rows import read_box_file
 from conceptformer.box_files.schema import schema_faults
+from conceptformer.data.training_files import read_training_rows
 from conceptformer.errors import BoxError, DataError
 from conceptformer.proposals.box_file import read_done
-from conceptformer.training_files import read_training_rows
 from tests.conceptformer.box_rows import SIDE, box_row, write_boxes
 from tests.conceptformer.row_files import save_page, training_row, write_lines
 

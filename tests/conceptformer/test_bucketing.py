@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conceptformer.bucketing import LengthBuckets
+from conceptformer.training.bucketing import LengthBuckets
 
 BATCH = 8
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from conceptformer.adapters import FullTraining
-from conceptformer.compare import COMPARISON_FILES, measure_run, run_comparison
-from conceptformer.comparison import CheckpointResult, Comparison, ComparisonPlan, RunResult
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.errors import TrainingError
-from conceptformer.objective import Objective, RankingAlignment
-from conceptformer.passes import SharedPrefix
 from conceptformer.report.comparison_page import write_comparison_page
 from conceptformer.report.lengths import concept_lengths
 from conceptformer.report.training_report import write_training_report
 from conceptformer.retrieval.evaluation import METRICS
 from conceptformer.retriever import ConceptFormer
-from conceptformer.training import Method, train
-from conceptformer.training_data import DrawnData, TrainingData
-from conceptformer.training_log import read_log
-from conceptformer.training_settings import TrainingSettings
+from conceptformer.step.objective import Objective, RankingAlignment
+from conceptformer.step.passes import SharedPrefix
+from conceptformer.training.compare import COMPARISON_FILES, measure_run, run_comparison
+from conceptformer.training.comparison import CheckpointResult, Comparison, ComparisonPlan, RunResult
+from conceptformer.training.data import DrawnData, TrainingData
+from conceptformer.training.log import read_log
+from conceptformer.training.run import Method, train
+from conceptformer.training.settings import TrainingSettings
 from tests.conceptformer.colour_pages import make_task
 from tests.conceptformer.drawn_pages import rows, small_drawing
 from tests.conceptformer.tiny_models import tiny_backbone

@@ -6,15 +6,6 @@ from itertools import product
 
 import pytest
 
-from conceptformer.comparison import (
-    CheckpointResult,
-    Comparison,
-    ComparisonPlan,
-    Difference,
-    RunResult,
-    compare,
-    smallest_seed_p,
-)
 from conceptformer.errors import TrainingError
 from conceptformer.report.comparison_table import (
     comparison_markdown,
@@ -24,6 +15,15 @@ from conceptformer.report.comparison_table import (
     scope,
 )
 from conceptformer.retrieval.evaluation import METRICS
+from conceptformer.training.comparison import (
+    CheckpointResult,
+    Comparison,
+    ComparisonPlan,
+    Difference,
+    RunResult,
+    compare,
+    smallest_seed_p,
+)
 
 PLAN = ComparisonPlan(("plain", "new"), (1, 2, 3))
 GROUPS = {"a": 0, "b": 1, "c": 2, "d": 3}

@@ -15,8 +15,8 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from conceptformer.objective import Objective
-from conceptformer.training_settings import TrainingSettings
+from conceptformer.step.objective import Objective
+from conceptformer.training.settings import TrainingSettings
 from visar.command_line import config_folder
 
 FOLDER = config_folder("conceptformer")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from conceptformer.data.images import open_image
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
 from conceptformer.records import Page
 from conceptformer.retrieval.encoding import Encoding, encode_pages, encode_queries
 from tests.conceptformer.colour_pages import ColourRetriever, draw, encoding, in_memory, make_pages, png, silent

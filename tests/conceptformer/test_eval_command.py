@@ -17,12 +17,12 @@ from conceptformer import eval as command
 from conceptformer.adapters import LowRankAdaptation
 from conceptformer.checkpoint import save_checkpoint
 from conceptformer.concept_tokens import concept_token_ids
+from conceptformer.data.retrieval_files import write_retrieval_folder
 from conceptformer.errors import ConceptFormerError
 from conceptformer.eval import process_place
 from conceptformer.retrieval.encoding import Place
 from conceptformer.retrieval.evaluation import METRICS
 from conceptformer.retrieval.run_files import read_qrels, read_run
-from conceptformer.retrieval_files import write_retrieval_folder
 from conceptformer.retriever import ConceptFormer
 from tests.conceptformer.colour_pages import ColourRetriever, make_task
 from tests.conceptformer.small_training import manifest_of, train_steps

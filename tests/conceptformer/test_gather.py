@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import distributed, nn
 
 from conceptformer.errors import TrainingError
-from conceptformer.gather import all_gather_with_gradient, gather_integers, process_count, process_offset
 from conceptformer.losses import concept_kl, false_negatives, info_nce, query_concept_matching
 from conceptformer.pooling import l2_normalise
+from conceptformer.step.gather import all_gather_with_gradient, gather_integers, process_count, process_offset
 
 CPU = torch.device("cpu")
 TIMEOUT = datetime.timedelta(seconds=60)

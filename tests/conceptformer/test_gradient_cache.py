@@ -11,11 +11,11 @@ import torch
 from conceptformer.adapters import LowRankAdaptation
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.concepts.proxies import NoConcepts, TextConcepts
-from conceptformer.gradient_cache import cached_backward
-from conceptformer.objective import LossTerms, Marks, Objective, QueryConceptMatching, RankingAlignment
-from conceptformer.passes import SharedPrefix
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import Embeddings, TrainingModel
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.gradient_cache import cached_backward
+from conceptformer.step.model import Embeddings, TrainingModel
+from conceptformer.step.objective import LossTerms, Marks, Objective, QueryConceptMatching, RankingAlignment
+from conceptformer.step.passes import SharedPrefix
 from tests.conceptformer.step_cases import LATENT, assert_close_gradients
 from tests.conceptformer.step_examples import batch_of, mixed, without_boxes
 from tests.conceptformer.tiny_models import tiny_backbone

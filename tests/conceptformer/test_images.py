@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from conceptformer.data.images import MAX_PIXELS, ImageFacts, image_size, open_image, read_image_facts
 from conceptformer.errors import DataError
-from conceptformer.images import MAX_PIXELS, ImageFacts, image_size, open_image, read_image_facts
 from tests.conceptformer.row_files import png_chunk, png_of_size, save_page
 
 ORIENTATION = 0x0112

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from conceptformer.losses import concept_kl, false_negatives, info_nce, page_key, query_concept_matching
-from conceptformer.objective import Marks, Objective, QueryConceptMatching, RankingAlignment
 from conceptformer.pooling import l2_normalise
-from conceptformer.training_model import Embeddings
+from conceptformer.step.model import Embeddings
+from conceptformer.step.objective import Marks, Objective, QueryConceptMatching, RankingAlignment
 from tests.conceptformer import plain_losses
 
 ROWS, WIDTH = 7, 5

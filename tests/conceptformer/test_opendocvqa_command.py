@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conceptformer.training_files import read_training_rows
+from conceptformer.data.training_files import read_training_rows
 from tests.conceptformer.commands_here import run_here
 from tests.conceptformer.opendocvqa_files import DOCVQA, released_row, write_pages, write_released
 from tests.visar.commands import Outcome

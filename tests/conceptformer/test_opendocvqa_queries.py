@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from conceptformer.data.json_rows import JsonRow, Refusals
 from conceptformer.errors import BoxError, DataError
-from conceptformer.json_rows import JsonRow, Refusals
 from conceptformer.opendocvqa import OpenDocVqaQueries, ReleasedTrainset
 from conceptformer.opendocvqa.queries import SOURCES, source_of
 from conceptformer.opendocvqa.released import stated_evidence

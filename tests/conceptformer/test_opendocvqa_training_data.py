@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from conceptformer.data.training_files import read_training_rows
 from conceptformer.errors import DataError
 from conceptformer.opendocvqa import Corpus, write_training_data
 from conceptformer.proposals.pairs import read_pairs
-from conceptformer.training_files import read_training_rows
 from tests.conceptformer.colour_pages import png
 from tests.conceptformer.opendocvqa_files import (
     DOCVQA,

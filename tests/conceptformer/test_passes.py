@@ -8,8 +8,8 @@ import torch
 from conceptformer.adapters import LowRankAdaptation
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concept_tokens import concept_token_ids
-from conceptformer.images import open_image
-from conceptformer.passes import SharedPrefix, embed_pages, embed_queries
+from conceptformer.data.images import open_image
+from conceptformer.step.passes import SharedPrefix, embed_pages, embed_queries
 from tests.conceptformer import plain_step
 from tests.conceptformer.step_cases import (
     CASES,

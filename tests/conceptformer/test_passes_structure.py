@@ -11,8 +11,8 @@ import torch
 
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concept_tokens import concept_token_ids
-from conceptformer.passes import Passes, SeparatePasses, SharedPrefix, embed_images, joint_positions, tree_mask
-from conceptformer.training_batch import CONCEPT_SUFFIX, PADDING, PAGE_SUFFIX, PREFIX, TrainingBatch
+from conceptformer.step.batch import CONCEPT_SUFFIX, PADDING, PAGE_SUFFIX, PREFIX, TrainingBatch
+from conceptformer.step.passes import Passes, SeparatePasses, SharedPrefix, embed_images, joint_positions, tree_mask
 from tests.conceptformer import plain_step
 from tests.conceptformer.step_cases import CASES, LATENT, PASSES, TEMPERATURE, model_of, step
 from tests.conceptformer.step_examples import batch_of, mixed

@@ -9,10 +9,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
-from conceptformer.batches import make_batch, read_example
-from conceptformer.passes import SharedPrefix, embed_images
 from conceptformer.plan.flops import PartFlops, StepFlops, step_flops
 from conceptformer.plan.pair_tokens import PairTokens, tokens_of
+from conceptformer.step.batches import make_batch, read_example
+from conceptformer.step.passes import SharedPrefix, embed_images
 from tests.conceptformer.plan_models import LATENT, TEXT, VISION, adapted, example, without_weights, write_checkpoint
 
 

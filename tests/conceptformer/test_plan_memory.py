@@ -12,14 +12,14 @@ from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
-from conceptformer.batches import make_batch, read_example
 from conceptformer.errors import TrainingError
-from conceptformer.passes import SharedPrefix
 from conceptformer.plan.memory import GIB, GpuModel, MemoryEstimate, StepBytes, memory_per_gpu, step_bytes
 from conceptformer.plan.meta_step import GpuOperations, LiveBytes
 from conceptformer.plan.pair_tokens import tokens_of
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import TrainingModel
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.batches import make_batch, read_example
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.passes import SharedPrefix
 from tests.conceptformer.plan_models import LATENT, TEXT, VISION, adapted, example, without_weights, write_checkpoint
 
 ROWS = 3

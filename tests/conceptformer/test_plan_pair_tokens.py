@@ -4,7 +4,6 @@ import pytest
 
 from conceptformer.backbones.protocol import TokenGrid
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
-from conceptformer.batches import make_batch, read_example, row_size
 from conceptformer.concepts.latent import FixedLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.proxies import TextConcepts
 from conceptformer.errors import DataError
@@ -19,6 +18,7 @@ from conceptformer.plan.pair_tokens import (
     typical_pair,
 )
 from conceptformer.records import EvidenceBox
+from conceptformer.step.batches import make_batch, read_example, row_size
 from tests.conceptformer.plan_models import IMAGE_SIZE, LATENT, example, without_weights, write_checkpoint
 
 

@@ -15,15 +15,15 @@ from torch.utils.data import BatchSampler
 from conceptformer.adapters import LowRankAdaptation
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import DataError, TrainingError
-from conceptformer.objective import Objective, RankingAlignment
-from conceptformer.passes import SharedPrefix
 from conceptformer.plan.data_plan import PAPER_DATA, StatedData
 from conceptformer.plan.memory import GIB, GpuModel
 from conceptformer.plan.printed import plan_facts, plan_lines, write_plan
 from conceptformer.plan.run_plan import ParameterGroup, RunPlan, group_parameters, is_sharded, plan_run, plan_steps
 from conceptformer.records import TrainingSet
-from conceptformer.training import Method
-from conceptformer.training_settings import Sharding, TrainingSettings
+from conceptformer.step.objective import Objective, RankingAlignment
+from conceptformer.step.passes import SharedPrefix
+from conceptformer.training.run import Method
+from conceptformer.training.settings import Sharding, TrainingSettings
 from tests.conceptformer.plan_models import IMAGE_SIZE, LATENT, example, without_weights, write_checkpoint
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "conceptformer"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from conceptformer.data.training_files import read_training_rows
 from conceptformer.proposals.box_file import NEEDED_KEYS, POSSIBLE_KEYS, SCHEMA
 from conceptformer.proposals.row_file import RowFile
 from conceptformer.records import EvidenceBox
-from conceptformer.training_files import read_training_rows
 from tests.conceptformer.proposal_runs import SIZE, content_of, reply, rows_in, run, run_main, write_pairs
 from tests.conceptformer.proposal_server import BOX, Server, running_server
 from tests.visar.commands import ROOT, environment

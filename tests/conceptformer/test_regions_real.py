@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 from conceptformer.backbones.protocol import TokenGrid
+from conceptformer.data.images import image_size
 from conceptformer.errors import BoxError
-from conceptformer.images import image_size
 from conceptformer.records import EvidenceBox
 from conceptformer.regions import concept_length, concept_tokens, frame_named, valid_boxes
 

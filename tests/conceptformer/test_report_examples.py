@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from conceptformer.data.images import open_image
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
 from conceptformer.records import EvidenceBox, Page, RetrievalTask
 from conceptformer.report.examples import ExampleGroup, retrieval_examples
 from conceptformer.report.thumbnails import gallery

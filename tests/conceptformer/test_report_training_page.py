@@ -14,7 +14,7 @@ from conceptformer.records import EvidenceBox, Page, RetrievalTask, TrainingSet
 from conceptformer.report.lengths import summarise_lengths
 from conceptformer.report.training_page import TrainingFigures, write_training_page
 from conceptformer.report.training_report import write_training_report
-from conceptformer.training_data import TrainingData
+from conceptformer.training.data import TrainingData
 from tests.conceptformer.colour_pages import ColourRetriever, make_task, png
 from tests.visar.report_reading import Reading, assert_self_contained, read
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from conceptformer.benchmarks import Benchmark, Drawn, RetrievalFolder
+from conceptformer.data.retrieval_files import write_retrieval_folder
 from conceptformer.drawn import DrawnPages
 from conceptformer.errors import DataError
 from conceptformer.retrieval.evaluation import check_task
-from conceptformer.retrieval_files import write_retrieval_folder
 from tests.conceptformer.colour_pages import make_task
 from visar.tensor_files import StoreError
 

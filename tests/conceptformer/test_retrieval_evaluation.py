@@ -11,8 +11,8 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conceptformer.data.images import open_image
 from conceptformer.errors import DataError
-from conceptformer.images import open_image
 from conceptformer.records import Page, RetrievalTask
 from conceptformer.retrieval.encoding import Place
 from conceptformer.retrieval.evaluation import (

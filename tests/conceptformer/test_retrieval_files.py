@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from conceptformer.data.retrieval_files import read_retrieval_folder, write_retrieval_folder
 from conceptformer.errors import DataError
 from conceptformer.records import EvidenceBox, Page, RetrievalTask
-from conceptformer.retrieval_files import read_retrieval_folder, write_retrieval_folder
 from tests.conceptformer.row_files import save_page, write_lines
 
 PAGES = [{"page_id": f"p{number}", "image": f"images/p{number}.png"} for number in range(1, 5)]

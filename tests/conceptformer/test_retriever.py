@@ -14,8 +14,8 @@ from conceptformer.adapters import LowRankAdaptation
 from conceptformer.checkpoint import save_checkpoint
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import CheckpointError, DataError
-from conceptformer.passes import embed_pages, embed_queries
 from conceptformer.retriever import ConceptFormer
+from conceptformer.step.passes import embed_pages, embed_queries
 from tests.conceptformer.small_training import manifest_of, train_steps
 from tests.conceptformer.tiny_models import SETTINGS, tiny_backbone
 

@@ -19,11 +19,11 @@ from torch.nn.parallel import DistributedDataParallel
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.concepts.proxies import TextConcepts
-from conceptformer.gradient_cache import cached_backward
-from conceptformer.objective import LossTerms, Marks, Objective, QueryConceptMatching, RankingAlignment
-from conceptformer.passes import SharedPrefix
 from conceptformer.records import TrainingExample
-from conceptformer.training_model import TrainingModel
+from conceptformer.step.gradient_cache import cached_backward
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.objective import LossTerms, Marks, Objective, QueryConceptMatching, RankingAlignment
+from conceptformer.step.passes import SharedPrefix
 from tests.conceptformer.step_cases import LATENT, assert_close_gradients
 from tests.conceptformer.step_examples import batch_of, mixed, without_boxes
 from tests.conceptformer.tiny_models import tiny_backbone, tiny_folder

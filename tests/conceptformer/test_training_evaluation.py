@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import distributed
 
-from conceptformer.held_out import HeldOutEvaluation
-from conceptformer.retrieval_files import read_retrieval_folder
+from conceptformer.data.retrieval_files import read_retrieval_folder
 from conceptformer.retriever import ConceptFormer
-from conceptformer.run_checkpoints import best_of
+from conceptformer.training.held_out import HeldOutEvaluation
+from conceptformer.training.run_checkpoints import best_of
 from tests.conceptformer.tiny_models import tiny_backbone
 from tests.conceptformer.training_parts import examples, task_of
 from tests.conceptformer.training_runs import HELD_OUT, log_of, run, steps_of, write_data

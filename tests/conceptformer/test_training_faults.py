@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from conceptformer.batches import row_size
-from conceptformer.bucketing import LengthBuckets
-from conceptformer.training_files import read_training_rows
+from conceptformer.data.training_files import read_training_rows
+from conceptformer.step.batches import row_size
+from conceptformer.training.bucketing import LengthBuckets
 from tests.conceptformer.row_files import png_of_size, write_lines
 from tests.conceptformer.training_parts import method
 from tests.conceptformer.training_runs import (

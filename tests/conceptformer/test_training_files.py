@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from conceptformer.data.training_files import read_training_rows, write_training_rows
 from conceptformer.errors import DataError
 from conceptformer.records import EvidenceBox, Page, TrainingExample, TrainingSet
-from conceptformer.training_files import read_training_rows, write_training_rows
 from tests.conceptformer.row_files import png_of_size, save_page, training_row, write_lines
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from conceptformer.batches import make_batch, read_example, row_size
-from conceptformer.bucketing import LengthBuckets
-from conceptformer.objective import Marks
-from conceptformer.training import train
-from conceptformer.training_model import TrainingModel
+from conceptformer.step.batches import make_batch, read_example, row_size
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.objective import Marks
+from conceptformer.training.bucketing import LengthBuckets
+from conceptformer.training.run import train
 from tests.conceptformer.tiny_models import tiny_backbone
 from tests.conceptformer.training_parts import data_of, examples, method, settings, small_trainer
 from tests.conceptformer.training_runs import largest_difference, relative_difference, trained

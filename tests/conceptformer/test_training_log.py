@@ -9,8 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from conceptformer.step_counts import StepCounts
-from conceptformer.training_log import JsonLog, RefusedList, read_log
+from conceptformer.training.log import JsonLog, RefusedList, read_log
+from conceptformer.training.step_counts import StepCounts
 from tests.conceptformer.training_runs import HELD_OUT, inputs_of, log_of, noise, pair, run, write_data
 
 FIELDS = {

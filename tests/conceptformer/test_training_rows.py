@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from conceptformer.batches import ReadExample, read_example
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
 from conceptformer.concepts.proxies import NoConcepts
-from conceptformer.training_rows import Chunks, MakeChunks, TrainingRows, Unreadable
+from conceptformer.step.batches import ReadExample, read_example
+from conceptformer.training.rows import Chunks, MakeChunks, TrainingRows, Unreadable
 from tests.conceptformer.step_examples import OVERLAPPING, SMALL, example, mixed
 from tests.conceptformer.tiny_models import noise_image, tiny_backbone
 

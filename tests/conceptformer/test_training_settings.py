@@ -7,7 +7,7 @@ import math
 import pytest
 
 from conceptformer.errors import TrainingError
-from conceptformer.training_settings import Sharding
+from conceptformer.training.settings import Sharding
 from tests.conceptformer.training_parts import method, settings
 
 
@@ -61,7 +61,7 @@ def test_warm_up_is_a_share_of_the_steps(tmp_path, warm_up, steps):
 
 def test_no_more_than_one_gpu_is_used_by_one_process(tmp_path, monkeypatch):
     """The trainer would spread batches over all GPUs that it sees, and cannot."""
-    monkeypatch.setattr("conceptformer.training_settings.TrainingArguments.n_gpu", 4)
+    monkeypatch.setattr("conceptformer.training.settings.TrainingArguments.n_gpu", 4)
     with pytest.raises(TrainingError, match="4 GPUs and one process: use torchrun --nproc-per-node=4"):
         settings().arguments(tmp_path, evaluates=False)
 
@@ -81,7 +81,7 @@ def test_sharding_needs_other_processes(tmp_path):
 
 
 def test_a_projection_that_nothing_would_train_is_refused():
-    from conceptformer.objective import Objective, RankingAlignment
+    from conceptformer.step.objective import Objective, RankingAlignment
 
     objective = Objective(0.05, 0.0, RankingAlignment(), mask_false_negatives=False)
     assert method(objective=objective).projection is False

@@ -9,18 +9,18 @@ from typing import Any
 from transformers import TrainerCallback
 
 from conceptformer.adapters import FullTraining
-from conceptformer.batches import row_size
 from conceptformer.concepts.latent import DynamicLength, LatentConcepts, MeanPooling, TokenSlots
-from conceptformer.objective import Objective, RankingAlignment
-from conceptformer.passes import SharedPrefix
 from conceptformer.records import EvidenceBox, Page, RetrievalTask, TrainingExample, TrainingSet
-from conceptformer.step_counts import StepCounts
-from conceptformer.trainer import ConceptFormerTrainer, Order
-from conceptformer.training import Method
-from conceptformer.training_data import TrainingData
-from conceptformer.training_model import TrainingModel
-from conceptformer.training_rows import TrainingRows
-from conceptformer.training_settings import TrainingSettings
+from conceptformer.step.batches import row_size
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.objective import Objective, RankingAlignment
+from conceptformer.step.passes import SharedPrefix
+from conceptformer.training.data import TrainingData
+from conceptformer.training.rows import TrainingRows
+from conceptformer.training.run import Method
+from conceptformer.training.settings import TrainingSettings
+from conceptformer.training.step_counts import StepCounts
+from conceptformer.training.trainer import ConceptFormerTrainer, Order
 from tests.conceptformer.tiny_models import tiny_backbone
 from tests.conceptformer.training_runs import QUERIES, noise
 

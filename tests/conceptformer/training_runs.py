@@ -33,9 +33,9 @@ from conceptformer import train as command
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.backbones.qwen2_5_vl_inputs import InputSettings, Qwen2_5_VLInputs
 from conceptformer.manifest import Manifest
-from conceptformer.run_checkpoints import checkpoints
-from conceptformer.trainer_checkpoints import TRAINED_TENSORS
-from conceptformer.training import LOG_FILE
+from conceptformer.training.checkpoints import TRAINED_TENSORS
+from conceptformer.training.run import LOG_FILE
+from conceptformer.training.run_checkpoints import checkpoints
 from tests.conceptformer.row_files import write_lines
 from visar.command_line import config_folder, run_command
 

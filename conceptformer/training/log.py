@@ -14,7 +14,7 @@ from typing import Any
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
-from conceptformer.step_counts import StepCounts
+from conceptformer.training.step_counts import StepCounts
 from visar.tensor_files import StoreError, write_atomically
 
 

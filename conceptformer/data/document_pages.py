@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
+from conceptformer.data.images import read_image_facts
+from conceptformer.data.json_rows import Refusals, shown
 from conceptformer.errors import DataError
-from conceptformer.images import read_image_facts
-from conceptformer.json_rows import Refusals, shown
 from conceptformer.records import Page
 from visar.documents import IMAGE_SUFFIXES, DocumentReader, NoOcr, find_document
 from visar.documents.discovery import natural_order

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conceptformer.errors import CheckpointError
 from conceptformer.manifest import MANIFEST_FILE, Manifest
-from conceptformer.trainer_checkpoints import TRAINED_TENSORS
+from conceptformer.training.checkpoints import TRAINED_TENSORS
 
 RETRIEVER = "retriever"
 """Folder of the finished retriever in a run folder."""

@@ -10,10 +10,10 @@ import torch
 
 from conceptformer.backbones.protocol import InputProcessor, PageInput
 from conceptformer.concepts.protocol import ConceptInput, ConceptSource
-from conceptformer.images import open_image
+from conceptformer.data.images import open_image
 from conceptformer.losses import page_key
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import PADDING, TrainingBatch
+from conceptformer.step.batch import PADDING, TrainingBatch
 
 
 @dataclass(frozen=True)

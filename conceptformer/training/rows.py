@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from torch.utils.data import Dataset
 
 from conceptformer.backbones.protocol import InputProcessor
-from conceptformer.batches import ReadExample, make_batch, read_example
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.errors import DataError
 from conceptformer.records import TrainingExample
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.batches import ReadExample, make_batch, read_example
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conceptformer.data.images import ImageFacts, read_image_facts
+from conceptformer.data.json_rows import Refusals, shown
 from conceptformer.errors import DataError
-from conceptformer.images import ImageFacts, read_image_facts
-from conceptformer.json_rows import Refusals, shown
 from conceptformer.records import Page
 from visar.tensor_files import StoreError, canonical_json, remove_leftovers, write_atomically
 

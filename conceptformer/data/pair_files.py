@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from conceptformer.json_rows import image_reference, write_json_rows
+from conceptformer.data.json_rows import image_reference, write_json_rows
+from conceptformer.data.training_files import write_training_rows
 from conceptformer.records import TrainingExample
-from conceptformer.training_files import write_training_rows
 
 PAIRS, TRAINING = "pairs.jsonl", "train.jsonl"
 
 
 def write_pair_files(folder: Path, examples: Iterable[TrainingExample]) -> None:
     """Write ``pairs.jsonl`` (query_id, query, page_id, image, perhaps other_positives), which
-    ``python -m conceptformer.propose`` reads, and ``train.jsonl`` (see :mod:`conceptformer.training_files`), which
+    ``python -m conceptformer.propose`` reads, and ``train.jsonl`` (see :mod:`conceptformer.data.training_files`), which
     training reads, with the boxes that are known.
 
     Raises:

@@ -13,9 +13,9 @@ from typing import Protocol
 import torch
 
 from conceptformer.backbones.protocol import Backbone, PageInput, TokenGrid
-from conceptformer.batches import pad
 from conceptformer.pooling import l2_normalise, last_state
-from conceptformer.training_batch import CONCEPT_SUFFIX, PAGE_SUFFIX, TrainingBatch
+from conceptformer.step.batch import CONCEPT_SUFFIX, PAGE_SUFFIX, TrainingBatch
+from conceptformer.step.batches import pad
 
 
 class Passes(Protocol):

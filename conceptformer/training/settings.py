@@ -79,7 +79,7 @@ class TrainingSettings:
         log_every, evaluate_every, save_every: In steps; ``evaluate_every`` 0 for never.
         keep: Checkpoints that stay besides the best.
         workers: Data-loader processes for each training process.
-        bucket: See :class:`~conceptformer.bucketing.LengthBuckets`.
+        bucket: See :class:`~conceptformer.training.bucketing.LengthBuckets`.
         loggers: Names that transformers has for them; the JSONL log is always written.
     """
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import torch
 
-from conceptformer.objective import LossTerms
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import Embeddings
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.model import Embeddings
+from conceptformer.step.objective import LossTerms
 
 
 class RandomState:

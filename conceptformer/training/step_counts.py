@@ -9,9 +9,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from conceptformer.objective import LossTerms
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_rows import Unreadable
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.objective import LossTerms
+from conceptformer.training.rows import Unreadable
 
 
 @dataclass

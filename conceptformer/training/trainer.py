@@ -17,17 +17,17 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, TrainerCallback
 
-from conceptformer.bucketing import LengthBuckets
 from conceptformer.errors import DataError, TrainingError
-from conceptformer.gradient_cache import cached_backward
-from conceptformer.objective import LossTerms, Marks, Objective
-from conceptformer.sharded import outermost_gathered, whole
-from conceptformer.step_counts import StepCounts
-from conceptformer.stopping import outlive_sigterm
-from conceptformer.trainer_checkpoints import CheckpointingTrainer, SaveRetriever
-from conceptformer.training_batch import TrainingBatch
-from conceptformer.training_model import Embeddings, TrainingModel
-from conceptformer.training_rows import Chunks, MakeChunks, TrainingRows
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.gradient_cache import cached_backward
+from conceptformer.step.model import Embeddings, TrainingModel
+from conceptformer.step.objective import LossTerms, Marks, Objective
+from conceptformer.training.bucketing import LengthBuckets
+from conceptformer.training.checkpoints import CheckpointingTrainer, SaveRetriever
+from conceptformer.training.rows import Chunks, MakeChunks, TrainingRows
+from conceptformer.training.sharded import outermost_gathered, whole
+from conceptformer.training.step_counts import StepCounts
+from conceptformer.training.stopping import outlive_sigterm
 from visar.tensor_files import write_atomically
 
 Evaluate = Callable[[], dict[str, float]]
@@ -44,7 +44,7 @@ class Order:
 
     Attributes:
         lengths: Tokens of each row.
-        bucket: Batches that are sorted by length together, see :class:`~conceptformer.bucketing.LengthBuckets`.
+        bucket: Batches sorted by length together, see :class:`~conceptformer.training.bucketing.LengthBuckets`.
     """
 
     lengths: tuple[int, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from conceptformer.json_rows import Refusals
-from conceptformer.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp
-from conceptformer.pair_files import write_pair_files
-from conceptformer.parquet_pages import ParquetImage
+from conceptformer.data.json_rows import Refusals
+from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp
+from conceptformer.data.pair_files import write_pair_files
+from conceptformer.data.parquet_pages import ParquetImage
 from conceptformer.records import RetrievalTask, TrainingExample
 
 IMAGES = "images"
@@ -21,7 +21,7 @@ def write_task_pairs(
     skip_bad_rows: bool,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[int, tuple[str, ...]]:
-    """Write a pair for each query and each page that answers it, see :func:`conceptformer.pair_files.write_pair_files`.
+    """Write a pair for each query and each page that answers it (:func:`conceptformer.data.pair_files.write_pair_files`).
 
     Pages that are no files of their own are copied to ``images/``.
 

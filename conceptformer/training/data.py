@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from conceptformer.data.retrieval_files import read_retrieval_folder
+from conceptformer.data.training_files import read_training_rows
 from conceptformer.drawn import DrawnPages
 from conceptformer.errors import DataError
 from conceptformer.records import RetrievalTask, TrainingSet
-from conceptformer.retrieval_files import read_retrieval_folder
-from conceptformer.training_files import read_training_rows
 
 OnProgress = Callable[[int, int], None]
 
@@ -63,8 +63,8 @@ class FileData:
     """Own files.
 
     Attributes:
-        train: JSONL file, see :mod:`conceptformer.training_files`.
-        held_out: Folder, see :mod:`conceptformer.retrieval_files`; None for no evaluation while training.
+        train: JSONL file, see :mod:`conceptformer.data.training_files`.
+        held_out: Folder, see :mod:`conceptformer.data.retrieval_files`; None for no evaluation while training.
         skip_bad_rows: Leave bad rows and boxes out and list them, instead of stopping.
     """
 

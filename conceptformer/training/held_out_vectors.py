@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conceptformer.images import open_image
+from conceptformer.data.images import open_image
 from conceptformer.records import RetrievalTask
 from conceptformer.retrieval.evaluation import check_task
 from conceptformer.retrieval.protocol import PageRetriever

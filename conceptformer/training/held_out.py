@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from conceptformer.backbones.protocol import Backbone
+from conceptformer.data.images import image_size
 from conceptformer.errors import DataError
-from conceptformer.gather import all_gather_with_gradient
-from conceptformer.images import image_size
 from conceptformer.records import RetrievalTask
 from conceptformer.retrieval.evaluation import retrieval_metrics
 from conceptformer.retriever import ConceptFormer
+from conceptformer.step.gather import all_gather_with_gradient
 
 
 class HeldOutEvaluation:

@@ -3,7 +3,7 @@
 - ``pages.jsonl``: ``{"page_id", "image"}``, the image's file relative to the folder.
 - ``queries.jsonl``: ``{"query_id", "query", "relevant": [page ids]}`` and, where the evidence is known,
   ``"boxes": {page id: [[x1, y1, x2, y2], ...]}`` with ``"frame"`` and perhaps ``"input_size"``, as in
-  :mod:`conceptformer.training_files`.
+  :mod:`conceptformer.data.training_files`.
 
 Texts are kept byte for byte: a backslash followed by n stays those two characters.
 """
@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from conceptformer.errors import DataError
-from conceptformer.images import ImageFacts, read_image_facts
-from conceptformer.json_rows import (
+from conceptformer.data.images import ImageFacts, read_image_facts
+from conceptformer.data.json_rows import (
     JsonRow,
     Refusals,
     corners,
@@ -25,6 +24,7 @@ from conceptformer.json_rows import (
     shown,
     write_json_rows,
 )
+from conceptformer.errors import DataError
 from conceptformer.records import EvidenceBox, Page, RetrievalTask
 
 

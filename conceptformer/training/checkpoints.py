@@ -18,8 +18,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from conceptformer.errors import CheckpointError
 from conceptformer.probe import probe_embeddings
-from conceptformer.sharded import fill, outermost_gathered, whole
-from conceptformer.training_model import TrainingModel
+from conceptformer.step.model import TrainingModel
+from conceptformer.training.sharded import fill, outermost_gathered, whole
 from visar.tensor_files import StoreWarning, load, to_bytes, write_atomically
 
 TRAINED_TENSORS = "trained.safetensors"

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import torch
 
-from conceptformer.gather import all_gather_with_gradient, gather_integers, process_count, process_offset
 from conceptformer.losses import concept_kl, false_negatives, info_nce, query_concept_matching
-from conceptformer.training_model import Embeddings
+from conceptformer.step.gather import all_gather_with_gradient, gather_integers, process_count, process_offset
+from conceptformer.step.model import Embeddings
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Marks:
 
     Attributes:
         has_concept: [B].
-        page_keys, other_keys: [B] and [B, K], see :class:`~conceptformer.training_batch.TrainingBatch`.
+        page_keys, other_keys: [B] and [B, K], see :class:`~conceptformer.step.batch.TrainingBatch`.
     """
 
     has_concept: torch.Tensor

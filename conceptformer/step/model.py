@@ -10,9 +10,9 @@ from torch import nn
 
 from conceptformer.backbones.protocol import Backbone
 from conceptformer.concepts.protocol import ConceptMaterial, ConceptSource
-from conceptformer.passes import Passes, embed_images, embed_texts
 from conceptformer.pooling import l2_normalise
-from conceptformer.training_batch import TrainingBatch
+from conceptformer.step.batch import TrainingBatch
+from conceptformer.step.passes import Passes, embed_images, embed_texts
 
 
 @dataclass(frozen=True)

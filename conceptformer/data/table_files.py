@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conceptformer.data.json_rows import JsonRow, shown
+from conceptformer.data.parquet_pages import parquet_columns, parquet_table
 from conceptformer.errors import DataError
-from conceptformer.json_rows import JsonRow, shown
-from conceptformer.parquet_pages import parquet_columns, parquet_table
 from visar.errors import DatasetError
 
 Columns = Mapping[str, Sequence[str]]

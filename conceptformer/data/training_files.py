@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from conceptformer.errors import DataError
-from conceptformer.images import ImageFacts, read_image_facts
-from conceptformer.json_rows import (
+from conceptformer.data.images import ImageFacts, read_image_facts
+from conceptformer.data.json_rows import (
     JsonRow,
     KnownPairs,
     Refusals,
@@ -30,6 +29,7 @@ from conceptformer.json_rows import (
     shown,
     write_json_rows,
 )
+from conceptformer.errors import DataError
 from conceptformer.records import Page, TrainingExample, TrainingSet
 from visar.tensor_files import canonical_json
 
@@ -51,7 +51,7 @@ def read_training_rows(
 
     Returns:
         The pairs. Their fingerprint takes of each image its size and the digest of
-        :class:`~conceptformer.images.ImageFacts`, and not its path: moved or copied data are the same data.
+        :class:`~conceptformer.data.images.ImageFacts`, and not its path: moved or copied data are the same data.
 
     Raises:
         DataError: The file is missing or holds no usable pair, or a row or a box is bad and may not be skipped.

@@ -8,16 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from conceptformer.comparison import (
-    CHECKPOINTS,
-    CheckpointResult,
-    Comparison,
-    ComparisonPlan,
-    RunResult,
-    compare,
-)
 from conceptformer.errors import TrainingError
-from conceptformer.held_out_vectors import held_out_vectors
 from conceptformer.records import RetrievalTask
 from conceptformer.report.comparison_page import write_comparison_page
 from conceptformer.report.comparison_table import comparison_markdown
@@ -25,9 +16,18 @@ from conceptformer.report.series import evaluations_of, series
 from conceptformer.retrieval.evaluation import METRICS, RANKS, query_groups, query_metrics
 from conceptformer.retrieval.search import search
 from conceptformer.retriever import ConceptFormer
-from conceptformer.run_checkpoints import RETRIEVER, checkpoints, progress_of
-from conceptformer.training import LOG_FILE
-from conceptformer.training_log import read_log
+from conceptformer.training.comparison import (
+    CHECKPOINTS,
+    CheckpointResult,
+    Comparison,
+    ComparisonPlan,
+    RunResult,
+    compare,
+)
+from conceptformer.training.held_out_vectors import held_out_vectors
+from conceptformer.training.log import read_log
+from conceptformer.training.run import LOG_FILE
+from conceptformer.training.run_checkpoints import RETRIEVER, checkpoints, progress_of
 from visar.tensor_files import write_atomically
 
 COMPARISON_FILES = ("comparison.json", "per_query.jsonl", "table.md", "comparison.html")

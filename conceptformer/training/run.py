@@ -12,18 +12,24 @@ from transformers import set_seed
 
 from conceptformer.adapters import Adaptation
 from conceptformer.backbones.protocol import Backbone
-from conceptformer.batches import RowSize, row_size
 from conceptformer.checkpoint import save_checkpoint
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.errors import DataError, TrainingError
-from conceptformer.held_out import HeldOutEvaluation
 from conceptformer.manifest import Manifest
-from conceptformer.objective import Objective
-from conceptformer.passes import Passes
 from conceptformer.probe import TOLERANCES
 from conceptformer.records import TrainingExample
-from conceptformer.run_checkpoints import (
+from conceptformer.step.batches import RowSize, row_size
+from conceptformer.step.model import TrainingModel
+from conceptformer.step.objective import Objective
+from conceptformer.step.passes import Passes
+from conceptformer.training.checkpoints import SaveRetriever, Tensors
+from conceptformer.training.data import TrainingData
+from conceptformer.training.held_out import HeldOutEvaluation
+from conceptformer.training.log import JsonLog, RefusedList
+from conceptformer.training.progress import StepProgress
+from conceptformer.training.rows import TrainingRows
+from conceptformer.training.run_checkpoints import (
     RETRIEVER,
     best_of,
     check_data,
@@ -32,16 +38,10 @@ from conceptformer.run_checkpoints import (
     progress_of,
     remove_incomplete,
 )
-from conceptformer.step_counts import StepCounts
-from conceptformer.stopping import StopOnSignal
-from conceptformer.trainer import ConceptFormerTrainer, Order
-from conceptformer.trainer_checkpoints import SaveRetriever, Tensors
-from conceptformer.training_data import TrainingData
-from conceptformer.training_log import JsonLog, RefusedList
-from conceptformer.training_model import TrainingModel
-from conceptformer.training_progress import StepProgress
-from conceptformer.training_rows import TrainingRows
-from conceptformer.training_settings import TrainingSettings
+from conceptformer.training.settings import TrainingSettings
+from conceptformer.training.step_counts import StepCounts
+from conceptformer.training.stopping import StopOnSignal
+from conceptformer.training.trainer import ConceptFormerTrainer, Order
 
 LOG_FILE = "log.jsonl"
 REFUSED_FILE = "refused.txt"
@@ -55,7 +55,7 @@ class Method:
     """What is trained, and towards what.
 
     Attributes:
-        projection: See :class:`~conceptformer.training_model.TrainingModel`.
+        projection: See :class:`~conceptformer.step.model.TrainingModel`.
 
     Raises:
         TrainingError: The projection would not be trained.

@@ -1,0 +1,1 @@
+"""Training pairs, retrieval tasks and page images on disk."""

@@ -1,0 +1,1 @@
+"""Training runs: rows in order, the trainer, its checkpoints, what is measured on the way, and runs compared."""
