@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from conceptformer.baselines.sentence_embedder import append_eos, torch_dtype
+from conceptformer.baselines.checkpoint_embedder import CheckpointEmbedder, append_eos
 from conceptformer.errors import CheckpointError, MissingExtraError
 from visar.encoders import checkpoints
 
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from conceptformer.baselines.nv_embed_model import NvEmbedModel
-
-# Raise it when vectors of the same texts change: it is part of the fingerprint.
-_RULES_VERSION = "1"
 
 
 @dataclass(frozen=True)
@@ -31,85 +27,23 @@ class _Loaded:
     device: torch.device
 
 
-class NvEmbed:
+@dataclass(eq=False)
+class NvEmbed(CheckpointEmbedder):
     """NV-Embed-v2, whose pooling sentence-transformers does not have: the network is
     :class:`~conceptformer.baselines.nv_embed_model.NvEmbedModel`, and every name of the checkpoint must match it.
 
-    Texts end with the end-of-sequence token, also where they are cut. The instruction and the token in front of it are
-    read, and left out of the mean.
-
-    Args:
-        model: A local folder or a hub name.
-        revision: The hub's commit, 40 hex digits; only with a hub name.
-        query_prompt: Before each query. Pages have none.
-        max_length: Tokens read of a text, prompt and special tokens included.
-        dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``: of the network. Vectors are float32.
-        batch_size: Texts in a forward pass.
-        device: None for a GPU where there is one.
-
-    Raises:
-        CheckpointError: A setting is out of range.
+    Texts end with the end-of-sequence token, also where they are cut. The instruction before queries and the token in
+    front of it are read, and left out of the mean. Pages have no instruction.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        revision: str | None,
-        query_prompt: str,
-        max_length: int,
-        dtype: str,
-        batch_size: int,
-        device: str | None,
-    ) -> None:
-        for name, value in {"max_length": max_length, "batch_size": batch_size}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise CheckpointError(f"embedder.{name}: expected a whole number of at least 1, got {value!r}")
-        self.model = model
-        self.revision = revision
-        self.query_prompt = query_prompt
-        self.max_length = max_length
-        self.dtype = torch_dtype(dtype)
-        self.batch_size = batch_size
-        self.device = device
-        self._parts: _Loaded | None = None
+    _parts: _Loaded | None = field(default=None, init=False, repr=False)
 
     def load(self) -> None:
         """See :meth:`conceptformer.baselines.protocol.TextEmbedder.load`."""
         self._loaded()
 
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """See :meth:`conceptformer.baselines.protocol.TextEmbedder.embed_queries`."""
-        return self._embed(texts, self.query_prompt)
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """See :meth:`conceptformer.baselines.protocol.TextEmbedder.embed_texts`."""
-        return self._embed(texts, "")
-
-    def too_long(self, texts: Sequence[str], *, queries: bool) -> int:
-        """See :meth:`conceptformer.baselines.protocol.TextEmbedder.too_long`."""
-        if not texts:
-            return 0
-        prompt = self.query_prompt if queries else ""
-        whole = self._loaded().tokenizer([prompt + text for text in texts], truncation=False, verbose=False)
-        return sum(len(ids) > self.max_length for ids in whole["input_ids"])
-
-    def fingerprint(self) -> dict[str, str]:
-        """See :meth:`conceptformer.baselines.protocol.TextEmbedder.fingerprint`."""
-        return {
-            "class": type(self).__name__,
-            "weights": self._weights,
-            "query prompt": self.query_prompt,
-            "max length": str(self.max_length),
-            "dtype": str(self.dtype),
-            "rules": _RULES_VERSION,
-            **checkpoints.library_versions("torch", "transformers", "tokenizers"),
-        }
-
-    @cached_property
-    def _weights(self) -> str:
-        """Found out once: of a local folder all files are read."""
-        return checkpoints.identity(self.model, self.revision)
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        return self._loaded().tokenizer
 
     def _embed(self, texts: Sequence[str], prompt: str) -> np.ndarray:
         order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
@@ -154,7 +88,7 @@ class NvEmbed:
 
     def _loaded(self) -> _Loaded:
         if self._parts is None:
-            self._parts = self._load(checkpoints.locate(self.model, self.revision))
+            self._parts = self._load(self._folder())
         return self._parts
 
     def _load(self, folder: Path) -> _Loaded:
@@ -174,6 +108,6 @@ class NvEmbed:
         tokenizer.pad_token = tokenizer.eos_token
         append_eos(tokenizer)
         with checkpoints.quiet_loading():
-            model = source(folder, None).model(NvEmbedModel, self.dtype, "sdpa", renamed={}, unused=())
+            model = source(folder, None).model(NvEmbedModel, self.torch_dtype, "sdpa", renamed={}, unused=())
         device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         return _Loaded(model.eval().to(device), tokenizer, device)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from conceptformer.baselines import DenseText, PageTextReader, SentenceEmbedder
-from conceptformer.baselines.sentence_embedder import append_eos
+from conceptformer.baselines.checkpoint_embedder import append_eos
 from conceptformer.errors import CheckpointError
 from conceptformer.retrieval.encoding import Place
 from conceptformer.retrieval.evaluation import Resampling, evaluate_retrieval
