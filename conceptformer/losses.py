@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from conceptformer.errors import ConceptFormerError
+from conceptformer.pooling import at_least_float32
 
 Reduction: TypeAlias = Literal["mean", "none"]
 """``mean`` is the mean over the rows that take part, ``none`` gives [B] with zeros for the others."""
@@ -217,7 +218,7 @@ def _log_distribution(
             "expected [B, D] and [N, D] of equal D, N at least 1"
         )
     with _without_autocast(anchor.device.type):
-        logits = _wide(anchor) @ _wide(candidate).T / temperature
+        logits = at_least_float32(anchor) @ at_least_float32(candidate).T / temperature
         if excluded is not None:
             _check_excluded(excluded, *logits.shape)
             # The softmax of a row of -inf is NaN, and so would be every gradient.
@@ -285,11 +286,6 @@ def _refuse(wrong: torch.Tensor, message: str) -> None:
     """Raise if any element is True. Meta tensors, with which a step is counted but not run, have none to look at."""
     if not wrong.is_meta and bool(wrong.any()):
         raise ConceptFormerError(message)
-
-
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    """At least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _without_autocast(device: str) -> AbstractContextManager[None]:

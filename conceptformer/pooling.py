@@ -31,7 +31,7 @@ def last_state(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     # Meta tensors, with which a step is counted but not run, have no values to look at.
     if not lengths.is_meta and bool(((lengths < 1) | (lengths > length)).any()):
         raise ConceptFormerError(f"last_state: lengths {lengths.tolist()}; expected each from 1 to {length}")
-    return _wide(states[torch.arange(batch, device=states.device), lengths - 1])
+    return at_least_float32(states[torch.arange(batch, device=states.device), lengths - 1])
 
 
 def mean_of(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -61,12 +61,12 @@ def l2_normalise(x: torch.Tensor) -> torch.Tensor:
     small or large numbers cannot vanish or overflow then, and the length of all but zero vectors is at least 1, so that
     the lower bound on the divisor acts on zero vectors alone.
     """
-    x = _wide(x)
+    x = at_least_float32(x)
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1)
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(1)
 
 
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    """At least float32."""
+def at_least_float32(x: torch.Tensor) -> torch.Tensor:
+    """The numbers in float32; those of more bits as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
