@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from sklearn.cluster import HDBSCAN
 from sklearn.metrics import silhouette_score
 
-from visar.errors import DatasetError, EmbeddingError, VisarError
+from visar.errors import VisarError
 from visar.late_interaction import PackedPages
 from visar.selectors import (
     FixedK,
@@ -26,7 +26,6 @@ from visar.selectors import (
 from visar.selectors.fixed import fixed_k
 from visar.selectors.gaussian_mixture import higher_component
 from visar.selectors.largest_gap import largest_gap
-from visar.selectors.oracle import smallest_k_with_all
 from visar.selectors.score_cluster import score_cluster
 from visar.selectors.score_threshold import above_threshold
 
@@ -264,41 +263,6 @@ def test_a_page_ranked_above_the_higher_component_is_read_too():
 def test_gaussian_mixture_gives_the_same_answer_again():
     scores = falling(np.random.default_rng(0).gamma(2, size=60))
     assert len({higher_component(scores).k for _ in range(3)}) == 1
-
-
-# Oracle.
-
-
-def test_oracle_reads_down_to_the_last_evidence_page():
-    pages = pages_scoring(0.2, 0.9, 0.5, 0.7)  # ranking 1, 3, 2, 0
-    assert [Oracle().select(QUERY, pages, evidence_pages=wanted).k for wanted in ((1,), (2,), (1, 3), (3, 0))] == [
-        1,
-        3,
-        2,
-        4,
-    ]
-    selection = Oracle().select(QUERY, pages)
-    assert (selection.k, selection.reason) == (1, "no_evidence")
-
-
-@given(st.permutations(range(9)), st.sets(st.integers(0, 8), min_size=1))
-@settings(deadline=None)
-def test_oracle_holds_all_evidence_and_one_page_less_would_not(order, evidence):
-    k = smallest_k_with_all(order, sorted(evidence)).k
-    assert evidence <= set(order[:k])
-    assert not evidence <= set(order[: k - 1])
-
-
-@pytest.mark.parametrize("page", [-1, 3])
-def test_oracle_refuses_evidence_outside_the_document(page):
-    with pytest.raises(DatasetError, match=rf"\[{page}\].*3 pages"):
-        Oracle().select(QUERY, pages_scoring(0.1, 0.2, 0.3), evidence_pages=(0, page))
-
-
-def test_oracle_refuses_evidence_on_a_page_that_was_left_out():
-    raw = [torch.ones(1, 2), torch.full((1, 2), float("inf")), torch.ones(1, 2)]
-    with pytest.raises(EmbeddingError, match=r"\[1\].*left out"):
-        Oracle().select(QUERY, PackedPages.pack(raw, leave_out_broken=True), evidence_pages=(1, 2))
 
 
 # Settings.
