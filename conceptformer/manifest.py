@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, NoReturn
 
 from conceptformer.errors import CheckpointError
 from visar import __version__
@@ -28,6 +29,8 @@ class Manifest:
         concepts: Where concepts came from, and how they were read.
         temperature: Tau.
         concept_weight: Lambda.
+        projection: Whether pooled concepts were multiplied by a trained matrix; None where it was not written down.
+        training_precision: "bf16" (mixed) or "fp32"; None where it was not written down.
         data_fingerprint: Of the training set.
         step: Optimiser steps done; 0 for a model that was not trained.
         metrics: Held-out results at this step, by name.
@@ -51,6 +54,8 @@ class Manifest:
     package_version: str = __version__
     probe_tolerance: float = 0.0
     files: tuple[str, ...] = ()
+    projection: bool | None = None
+    training_precision: str | None = None
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> str:
@@ -90,12 +95,16 @@ class Manifest:
                 "use the version of this package that wrote it, or train again"
             )
         names = {entry.name for entry in dataclasses.fields(cls)}
+        # Manifests of earlier versions do not have them.
+        content = {**dict.fromkeys(_LATER), **content}
         missing, unknown = sorted(names - set(content)), sorted(set(content) - names)
         if missing or unknown:
             problem = f"lacks {', '.join(missing)}" if missing else f"holds unknown {', '.join(unknown)}"
             raise CheckpointError(f"{where}: {problem}; expected {', '.join(sorted(names))}: fetch or save it again")
         for name, kinds in _KINDS.items():
             _check(content[name], kinds, name, where)
+        if not isinstance(content["projection"], (bool, NoneType)):
+            _refuse(content["projection"], "true, false or null", "projection", where)
         for name in content["files"]:
             _check(name, str, "files", where)
         return cls(**{**content, "files": tuple(content["files"])})
@@ -128,6 +137,7 @@ class Manifest:
         return cls.from_json(text, str(path))
 
 
+_LATER = ("projection", "training_precision")
 _NUMBER = (int, float)
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "backbone": dict,
@@ -142,6 +152,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "package_version": str,
     "probe_tolerance": _NUMBER,
     "files": list,
+    "training_precision": (str, NoneType),
 }
 
 
@@ -149,4 +160,8 @@ def _check(value: Any, kinds: type | tuple[type, ...], name: str, where: str) ->
     # bool is an int to Python, and no number to anyone else.
     if not isinstance(value, kinds) or isinstance(value, bool):
         expected = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-        raise CheckpointError(f"{where}: {name} is {value!r}, expected {expected}; save it again")
+        _refuse(value, expected, name, where)
+
+
+def _refuse(value: Any, expected: str, name: str, where: str) -> NoReturn:
+    raise CheckpointError(f"{where}: {name} is {value!r}, expected {expected}; save it again")

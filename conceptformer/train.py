@@ -15,16 +15,19 @@ from pathlib import Path
 import torch
 import transformers
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from conceptformer.errors import TrainingError
+from conceptformer.backbones.protocol import Backbone
+from conceptformer.errors import CheckpointError, TrainingError
 from conceptformer.plan.data_plan import PAPER_DATA
 from conceptformer.plan.printed import plan_lines, write_plan
 from conceptformer.plan.run_plan import plan_run
+from conceptformer.processes import rank_and_world
 from conceptformer.report.comparison_table import conclusions, difference_table, figure_table
 from conceptformer.report.lengths import concept_lengths
 from conceptformer.report.training_report import write_training_report
@@ -33,11 +36,11 @@ from conceptformer.run_config import keep_config
 from conceptformer.training.compare import measure_run, run_comparison
 from conceptformer.training.comparison import ComparisonPlan
 from conceptformer.training.data import TrainingData
-from conceptformer.training.run import REFUSED_FILE, Method, Outcome, train
+from conceptformer.training.run import REFUSED_FILE, LongestRow, Method, Outcome, train
 from visar.command_line import run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 
-LITERAL_KEYS = ("output", "cache", "tokenizer", "data.train", "data.held_out")
+LITERAL_KEYS = ("output", "cache", "tokenizer", "backbone.pretrained.name_or_folder", "data.train", "data.held_out")
 """Arguments that are free text: no sign in them means anything to Hydra."""
 
 STOPPED_STATUS = 143
@@ -51,8 +54,8 @@ def main(config: DictConfig) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
-    main_process = os.environ.get("RANK", "0") == "0"
-    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, quiet=not main_process)
+    rank, _ = rank_and_world(os.environ)
+    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, quiet=rank != 0)
     if true_or_false(config, "dry_run"):
         _plan(config, console)
     elif config.compare:
@@ -75,11 +78,20 @@ def _train(config: DictConfig, console: Console) -> None:
         data = instantiate(config.data).load(on_progress)
     # ZeRO-3 loads weights in all processes together.
     with nullcontext() if arguments.deepspeed else arguments.distributed_state.main_process_first():
-        backbone = instantiate(config.backbone.pretrained)
+        backbone = _backbone(config)
     method = _method(config)
     skip = true_or_false(config, "skip_bad_rows")
     with _steps(console) as on_progress:
-        outcome = train(backbone, method, data, settings, folder, skip_bad_rows=skip, on_progress=on_progress)
+        outcome = train(
+            backbone,
+            method,
+            data,
+            settings,
+            folder,
+            skip_bad_rows=skip,
+            on_progress=on_progress,
+            on_longest=lambda row: _print_longest(row, console),
+        )
     # Else NCCL complains at the end.
     arguments.distributed_state.destroy_process_group()
     if arguments.process_index == 0:
@@ -110,6 +122,26 @@ def _steps(console: Console) -> Iterator[Callable[[int, int], None]]:
             console.print(f"{'beginning at step' if len(said) == 1 else 'step'} {done} of {total}")
 
     yield report
+
+
+def _backbone(config: DictConfig) -> Backbone:
+    """The backbone with its weights."""
+    try:
+        return instantiate(config.backbone.pretrained)
+    except InstantiationException as error:
+        name = config.backbone.pretrained.get("name_or_folder")
+        if name is None or Path(str(name)).expanduser().is_dir() or not isinstance(error.__cause__, CheckpointError):
+            raise
+        raise CheckpointError(
+            f"{error.__cause__}; a copy on this machine is given by backbone.pretrained.name_or_folder=FOLDER "
+            "backbone.pretrained.revision=null"
+        ) from error
+
+
+def _print_longest(row: LongestRow, console: Console) -> None:
+    query, page = row.pair
+    told = f"longest row, which needs the most memory: {row.tokens:,} tokens with T = {row.concept_tokens:,} of concept"
+    console.print(f"{told} (query {query}, page {page})", markup=False, highlight=False, soft_wrap=True)
 
 
 def _method(config: DictConfig) -> Method:
@@ -172,7 +204,7 @@ def _plan(config: DictConfig, console: Console) -> None:
 
 def _compare(config: DictConfig, console: Console) -> None:
     """Train each variant with each seed, and compare what comes out."""
-    if os.environ.get("WORLD_SIZE", "1") != "1":
+    if rank_and_world(os.environ)[1] != 1:
         raise TrainingError("compare: expected one process; start it without torchrun")
     with progress_bar(console, "reading pages") as on_progress:
         data = instantiate(config.data).load(on_progress)

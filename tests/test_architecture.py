@@ -25,13 +25,13 @@ LAYERS = {
         ("adapters", ("benchmarks.", "documents.", "encoders.", "report.", "store", "tensor_files")),
         ("assembly", ("page_encoding", "selectors.", "worker_processes")),
         ("stages", ("evaluation", "indexing", "run_folder", "summary")),
-        ("commands", ("ask", "command_line", "eval", "progress")),
+        ("commands", ("ask", "command_line", "config_keys", "eval", "progress")),
     ),
     "conceptformer": (
         ("contracts", ("backbones.protocol", "errors", "records", "step.batch")),
         ("pure math", ("losses", "pooling", "regions", "training.bucketing")),
         ("adapters", ("adapter_files", "backbones.", "concept_tokens", "data.", "drawn.", "hub", "inference",
-                      "published", "questions", "step.gather")),
+                      "processes", "published", "questions", "step.gather")),
         ("assembly", ("adapters", "baselines.", "benchmarks.", "checkpoint", "concepts.", "manifest", "opendocvqa.",
                       "probe", "proposals.", "retrieval.", "retriever", "step.")),
         ("stages", ("box_files.", "plan.", "report.", "training.")),
@@ -40,7 +40,7 @@ LAYERS = {
 }  # fmt: skip
 PURE = {"adaptive_k", "late_interaction", "metrics", "significance", "similarity", "weights"}
 COMMANDS = {
-    "visar.ask", "visar.command_line", "visar.eval", "conceptformer.boxes", "conceptformer.eval",
+    "visar.ask", "visar.command_line", "visar.config_keys", "visar.eval", "conceptformer.boxes", "conceptformer.eval",
     "conceptformer.opendocvqa.__main__", "conceptformer.pairs", "conceptformer.propose", "conceptformer.run_config",
     "conceptformer.table", "conceptformer.train",
 }  # fmt: skip

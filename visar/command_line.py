@@ -7,7 +7,9 @@ import importlib
 import io
 import os
 import re
+import select
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +17,20 @@ from pathlib import Path
 
 import hydra
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
+from visar.config_keys import CommandKeys, wrong_argument
 from visar.errors import VisarError
 
 _FAILED, _INTERRUPTED = 2, 130
+# As shells have it of a program that ends by SIGPIPE: 128 + 13. Not 0, since a part of the work may not have been done,
+# and not 1, which commands give a meaning of their own.
+_UNREAD = 141
+_STDOUT = 1
+_HELP_OPTIONS = ("--help", "-h")
+_HELP_WIDTH = 118
 
 
 def config_folder(package: str = "visar") -> Path:
@@ -34,10 +43,10 @@ def literal_argument(argument: str, keys: Sequence[str]) -> str:
     """Quote the value of ``key=value`` so that the config holds exactly what was typed, whatever signs are in it.
 
     Two grammars read the value: Hydra's, which takes commas, brackets and quotes for its own, and OmegaConf's, which
-    replaces ``${...}``. Arguments of other keys stay as they are.
+    replaces ``${...}``. Arguments of other keys stay as they are, and so does ``key=null``, which takes a value back.
     """
     key, separator, value = argument.partition("=")
-    if not separator or key.lstrip("+") not in keys:
+    if not separator or key.lstrip("+") not in keys or value == "null":
         return argument
     # OmegaConf: in front of "${" a backslash escapes, and backslashes before that one count double.
     value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
@@ -50,7 +59,8 @@ def run_command(
 ) -> None:
     """Run a command on its config and the arguments of the process.
 
-    Whatever the user can mend is shown as one line on stderr that begins with ``error:``, with exit status 2.
+    Whatever the user can mend is shown as one line on stderr that begins with ``error:``, with exit status 2. Where
+    nobody reads on, as after ``| head``, the command ends without a word and with exit status 141.
 
     Args:
         task: The command. It may raise :class:`VisarError`.
@@ -76,14 +86,24 @@ def run_command(
             task(config)
 
     with _short_errors():
-        sys.argv[1:] = _checked_arguments(sys.argv[1:], literal)
+        folder = config_folder(package)
+        arguments, settings = _checked_arguments(sys.argv[1:], literal)
+        names = CommandKeys.read(folder, config)
+        # Of what lies in folders that the user adds nothing is known.
+        known = not any("hydra.searchpath" in argument or "--config" in argument for argument in arguments)
+        if known and (told := names.unread(settings)):
+            raise VisarError(told)
+        sys.argv[1:] = _with_own_groups(arguments, settings, folder / f"{config}.yaml", names)
         try:
-            hydra.main(version_base="1.3", config_path=str(config_folder(package)), config_name=config)(guarded)()
-        except ValueError as error:
-            # Hydra's own say what it cannot read of the arguments; those of the task are bugs.
+            hydra.main(version_base="1.3", config_path=str(folder), config_name=config)(guarded)()
+        except OverrideParseException:
+            raise
+        except (HydraException, ValueError) as error:
+            # Of Hydra's own they say what it cannot make of the arguments; those of the task are bugs.
             if begun or isinstance(error, OmegaConfBaseException):
                 raise
-            _stop(str(error))
+            told = _told_by_hydra(error) if isinstance(error, HydraException) else str(error)
+            _stop((wrong_argument(settings, folder, config) if known else None) or told)
 
 
 def chosen_selectors(config: DictConfig) -> DictConfig:
@@ -135,21 +155,61 @@ def true_or_false(config: DictConfig, name: str) -> bool:
     return config[name]
 
 
-def _checked_arguments(arguments: Sequence[str], literal: Sequence[str]) -> list[str]:
+def _checked_arguments(arguments: Sequence[str], literal: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All of them as Hydra is to read them, and those of them that are settings rather than options."""
     checked: list[str] = []
+    settings: list[str] = []
     for argument in arguments:
         value_of_option = checked and checked[-1].startswith("--") and "=" not in checked[-1]
         if "=" not in argument and not argument.startswith(("-", "~")) and not value_of_option:
             raise VisarError(f"{argument!r}: expected key=value; --help shows the keys")
         # The group stands in the list of defaults, where Hydra allows no second entry.
         checked.append(literal_argument(argument[argument.startswith("+exp=") :], literal))
-    return checked
+        if not argument.startswith("-") and ("=" in argument or argument.startswith("~")):
+            settings.append(checked[-1])
+    return checked, settings
+
+
+def _with_own_groups(arguments: list[str], settings: Sequence[str], file: Path, names: CommandKeys) -> list[str]:
+    """Where help is asked for, let it name the groups of this command: Hydra names all of the package."""
+    if not any(option in arguments for option in _HELP_OPTIONS):
+        return arguments
+    key = "hydra.help.template"
+    lines = (
+        textwrap.fill(
+            f"{group}: {', '.join(choices)}",
+            _HELP_WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+        )
+        for group, choices in names.groups.items()
+    )
+    template = OmegaConf.load(file).hydra.help.template.replace("$APP_CONFIG_GROUPS", "\n".join(lines) + "\n")
+    # Beside the other settings: options may not part them.
+    place = arguments.index(settings[0]) if settings else len(arguments)
+    return [*arguments[:place], literal_argument(f"{key}={template}", [key]), *arguments[place:]]
 
 
 @contextmanager
 def _short_errors() -> Iterator[None]:
     try:
-        yield
+        try:
+            yield
+        finally:
+            # Else what is left fails to be written when Python ends, which then complains. None: it was closed before.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # It may as well be another pipe, and a bug.
+        if not _nobody_reads():
+            raise
+        _end_unread()
+    except SystemExit as end:
+        # So rich ends a program.
+        if isinstance(end.__context__, BrokenPipeError):
+            _end_unread()
+        raise
     except VisarError as error:
         _stop(str(error))
     except InstantiationException as error:
@@ -178,6 +238,19 @@ def _told_by_hydra(error: HydraException) -> str:
     told = re.split(r"\nConfig search path:|\nSee https:|\n\s*full_key:", told)[0]
     joined = "; ".join(line.strip() for line in told.splitlines() if line.strip())
     return joined.replace(":;", ":").replace(".;", ";")
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader is gone."""
+    poll = select.poll()
+    poll.register(_STDOUT, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _end_unread() -> None:
+    # What is still in the buffer goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+    raise SystemExit(_UNREAD)
 
 
 def _show_warning(message: Warning | str, *_place: object) -> None:

@@ -178,7 +178,6 @@ def plan_steps(settings: TrainingSettings, *, rows: int, gpus: int) -> StepsPlan
     accumulated = 1 if settings.cache_gradients else settings.accumulation
     per_epoch = math.ceil(batches / accumulated)
     total = settings.max_steps or math.ceil(settings.epochs * per_epoch)
-    warm_up = int(settings.warm_up) if settings.warm_up >= 1 else math.ceil(total * settings.warm_up)
     return StepsPlan(
         gpus=gpus,
         at_a_time=settings.batch_size,
@@ -186,7 +185,7 @@ def plan_steps(settings: TrainingSettings, *, rows: int, gpus: int) -> StepsPlan
         candidates=together,
         per_epoch=per_epoch,
         total=total,
-        warm_up=warm_up,
+        warm_up=math.ceil(total * settings.warm_up),
         left_over=rows - batches * together,
     )
 

@@ -27,6 +27,16 @@ class FigureTable:
     rows: tuple[tuple[str, ...], ...]
     text_columns: int
 
+    group_columns = 2
+    """Checkpoint and metric, in which rows that stand together agree."""
+
+    def groups(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+        """The rows without these columns, and what the columns say, for where there is little room."""
+        found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for row in self.rows:
+            found.setdefault(row[: self.group_columns], []).append(row[self.group_columns :])
+        return [(f"{metric}, {checkpoint} checkpoint", rows) for (checkpoint, metric), rows in found.items()]
+
 
 def figure_table(comparison: Comparison) -> FigureTable:
     """Each variant's metrics: every seed, mean and standard deviation over seeds."""

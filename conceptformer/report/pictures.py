@@ -91,6 +91,8 @@ def _drawn(
 ) -> Markup:
     x = Scale(points[0].step, points[-1].step, _LEFT, _RIGHT)
     y = Scale(0.0, high, _BOTTOM, _TOP)
+    # A line of a single point cannot be seen.
+    dotted = dotted or len(shown) == 1
     line = smoothed(shown) if smooth else shown
     return render(
         "curve",

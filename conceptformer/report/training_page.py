@@ -77,7 +77,7 @@ def write_training_page(path: Path, figures: TrainingFigures) -> None:
     page = render(
         "training",
         figures=figures,
-        summary=_summary(figures, steps, evaluations),
+        summary=_summary(figures, steps, best),
         best=_best(figures, best),
         losses=_losses(steps),
         metrics=_metrics(figures, evaluations, None if best is None else best["step"]),
@@ -91,16 +91,19 @@ def write_training_page(path: Path, figures: TrainingFigures) -> None:
     write_page(path, page)
 
 
-def _summary(figures: TrainingFigures, steps: Sequence[LogRow], evaluations: Sequence[LogRow]) -> str:
-    last = max((row["step"] for row in (*steps, *evaluations)), default=0)
+def _summary(figures: TrainingFigures, steps: Sequence[LogRow], best: LogRow | None) -> str:
+    last = max((row["step"] for row in (*steps, *([best] if best is not None else []))), default=0)
     state = "finished after" if figures.finished else "not finished; so far"
-    parts = [f"The run is {state} {counted(last, 'step')} on {counted(figures.pairs, 'pair')} of {figures.source}"]
+    parts = [f"The run is {state} {counted(last, 'step')} on {counted(figures.pairs, 'pair')} ({figures.source})"]
     if figures.held_out is None:
         parts.append("there is no held-out set")
     else:
         queries, pages = figures.held_out
         asked = "query searches" if queries == 1 else "queries search"
         parts.append(f"{queries:,} held-out {asked} {counted(pages, 'page')}")
+    if best is not None:
+        told = "its retriever is the best checkpoint, that of" if figures.finished else "best checkpoint so far:"
+        parts.append(f"{told} step {best['step']:,}")
     return "; ".join(parts) + "."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -52,8 +52,9 @@ class DrawnData:
     def load(self, on_progress: OnProgress) -> TrainingData:
         """Draw them unless they are there, and read them."""
         folders = self.drawing.write(on_progress)
+        train = read_training_rows(folders.train, skip_bad_rows=False)
         return TrainingData(
-            read_training_rows(folders.train, skip_bad_rows=False),
+            replace(train, name="drawn pages"),
             read_retrieval_folder(folders.held_out, skip_bad_rows=False),
         )
 
@@ -76,10 +77,9 @@ class FileData:
         """See :class:`DataSource`."""
         if self.train is None:
             raise DataError("data.train: expected a JSONL file of training pairs; write data.train=FILE")
-        train = read_training_rows(
-            Path(self.train).expanduser(), skip_bad_rows=self.skip_bad_rows, on_progress=on_progress
-        )
+        path = Path(self.train).expanduser()
+        train = read_training_rows(path, skip_bad_rows=self.skip_bad_rows, on_progress=on_progress)
         held_out = None
         if self.held_out is not None:
             held_out = read_retrieval_folder(Path(self.held_out).expanduser(), skip_bad_rows=self.skip_bad_rows)
-        return TrainingData(train, held_out)
+        return TrainingData(replace(train, name="/".join(path.resolve().parts[-2:])), held_out)

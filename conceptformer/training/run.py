@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +94,21 @@ class Outcome:
     refused: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class LongestRow:
+    """The training pair with the most tokens, with which a run needs the most memory.
+
+    Attributes:
+        pair: (query id, page id).
+        tokens: Of page and concept together.
+        concept_tokens: T, those of the concept among them.
+    """
+
+    pair: tuple[str, str]
+    tokens: int
+    concept_tokens: int
+
+
 def train(
     backbone: Backbone,
     method: Method,
@@ -103,6 +118,7 @@ def train(
     *,
     skip_bad_rows: bool,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_longest: Callable[[LongestRow], None] = lambda row: None,
 ) -> Outcome:
     """Train, or go on with a run that was killed or stopped in this folder.
 
@@ -111,6 +127,7 @@ def train(
         folder: Checkpoints, logs and, in the end, the retriever.
         skip_bad_rows: Leave rows out that the model cannot take or whose image cannot be read, and list them.
         on_progress: Called with (steps done, all steps).
+        on_longest: Called before the first step.
 
     Raises:
         TrainingError: The loss is not finite, or there are fewer rows than one step needs.
@@ -149,7 +166,9 @@ def train(
     if earlier:
         check_data(earlier[-1], data.train.fingerprint)
     if not earlier or not progress_of(earlier[-1]).finished:
-        trainer.train(resume_from_checkpoint=str(earlier[-1]) if earlier else None)
+        on_longest(longest_row(examples, sizes, backbone, method.concepts))
+        with stop:
+            trainer.train(resume_from_checkpoint=str(earlier[-1]) if earlier else None)
     trainer.accelerator.wait_for_everyone()
     last = checkpoints(folder)[-1]
     if arguments.process_index == 0 and not stop.stopped:
@@ -183,6 +202,15 @@ def usable_rows(
             continue
         usable.append(example)
     return tuple(usable), tuple(sizes), tuple(refused)
+
+
+def longest_row(
+    examples: Sequence[TrainingExample], sizes: Sequence[RowSize], backbone: Backbone, concepts: ConceptSource
+) -> LongestRow:
+    """The first of the longest rows, given their sizes from :func:`usable_rows`."""
+    size, example = max(zip(sizes, examples, strict=True), key=lambda row: row[0].tokens)
+    concept = concepts.prepare(example, backbone.inputs.grid_of(example.image_size), backbone.inputs)
+    return LongestRow((example.query_id, example.page.page_id), size.tokens, concept.slots)
 
 
 def _check_enough(rows: int, step: int) -> None:
@@ -236,6 +264,8 @@ def _saver(model: TrainingModel, method: Method, data: TrainingData, settings: T
             concepts={**method.concepts.describe(), "alignment": repr(method.objective.alignment)},
             temperature=method.objective.temperature,
             concept_weight=method.objective.concept_weight,
+            projection=method.projection,
+            training_precision=settings.precision,
             data_fingerprint=data.train.fingerprint,
             step=step,
             metrics=dict(metrics),

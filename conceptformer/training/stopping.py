@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 
 import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -21,6 +21,8 @@ def outlive_sigterm(begin: Callable[[int], None], worker: int) -> None:
 class StopOnSignal(TrainerCallback):
     """Saves a checkpoint and stops after the step in which SIGTERM came, to whichever process.
 
+    It listens within ``with``, and afterwards the signal does what it did before, however training ended.
+
     Attributes:
         stopped: Whether that happened.
     """
@@ -28,14 +30,22 @@ class StopOnSignal(TrainerCallback):
     def __init__(self) -> None:
         self.stopped = False
         self._asked = False
+        self._listens = False
         self._before: object = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Listen. Signals reach the main thread alone."""
-        if threading.current_thread() is threading.main_thread():
+    def __enter__(self) -> StopOnSignal:
+        # Signals reach the main thread alone.
+        self._listens = threading.current_thread() is threading.main_thread()
+        if self._listens:
             self._before = signal.signal(signal.SIGTERM, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._listens:
+            # None stands for a handler that is not Python's, which cannot be brought back.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)  # type: ignore[arg-type]
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """All processes agree, since a step needs all of them."""
@@ -48,12 +58,6 @@ class StopOnSignal(TrainerCallback):
             self.stopped = True
             control.should_save = True
             control.should_training_stop = True
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Listen no more."""
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
-            self._before = None
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self._asked = True

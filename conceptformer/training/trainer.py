@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,7 +113,7 @@ class ConceptFormerTrainer(CheckpointingTrainer):
         self, model: nn.Module, inputs: dict[str, Chunks], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """One forward and backward over this process' rows."""
-        started = time.perf_counter()
+        self._counts.begin_step()
         model.train()
         chunks = inputs["chunks"]
         self._refuse_unreadable(chunks)
@@ -138,7 +137,7 @@ class ConceptFormerTrainer(CheckpointingTrainer):
                 return terms
 
             terms = cached_backward(batches, embed, loss, self._backward, lambda: self._not_yet(model))
-        self._counts.add(terms, batches, chunks.unreadable, time.perf_counter() - started)
+        self._counts.add(terms, chunks)
         return terms.total.detach() / self.current_gradient_accumulation_steps
 
     @contextmanager
@@ -227,11 +226,15 @@ class ConceptFormerTrainer(CheckpointingTrainer):
             logs.pop(misleading, None)
         super().log(logs, start_time)
 
+    def _save_checkpoint(self, model: nn.Module, trial: object) -> None:
+        with self._counts.paused():
+            super()._save_checkpoint(model, trial)
+
     def evaluate(self, *_: object, metric_key_prefix: str = "eval", **__: object) -> dict[str, float]:
         """Retrieval on the held-out set."""
         if self._retrieval is None:
             raise TrainingError("there is no held-out set to evaluate on")
-        with outermost_gathered(self.model):
+        with self._counts.paused(), outermost_gathered(self.model):
             found = self._retrieval()
         self.metrics = (self.state.global_step, found)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
@@ -241,7 +244,7 @@ class ConceptFormerTrainer(CheckpointingTrainer):
 
 
 class _Turns(TrainerCallback):
-    """Tells the sampler which epoch begins, and evaluates after the last step."""
+    """Tells the sampler which epoch begins, and logs where a checkpoint is written."""
 
     def __init__(self, trainer: ConceptFormerTrainer) -> None:
         self._trainer = trainer
@@ -253,9 +256,7 @@ class _Turns(TrainerCallback):
         self._trainer.set_epoch(int(state.epoch or 0))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """The last state may be the best. What is logged since a checkpoint must not depend on what was before it."""
-        if state.global_step >= state.max_steps and args.eval_strategy != "no":
-            control.should_evaluate = True
+        """What is logged since a checkpoint must not depend on what was before it."""
         if control.should_save:
             control.should_log = True
 

@@ -112,9 +112,16 @@ def test_the_page_says_the_same_as_the_table(task, tmp_path: Path) -> None:
     run_comparison(PLAN, task, tmp_path, train_one=train_one, measure=partial(result, task))
     reading, table = page(tmp_path), (tmp_path / "table.md").read_text(encoding="utf-8")
     assert reading.text("h1") == ["plain, new"]
-    shown = ["".join(text.split()) for text in reading.text("tr")]
-    written = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| :--")]
-    assert shown == ["".join(line.replace("|", "").split()) for line in written]
+    written = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    shown, group = [], ""
+    for text in ("".join(text.split()) for text in reading.text("tr")):
+        if text.endswith("checkpoint"):
+            metric, group = text.removesuffix("checkpoint").split(",")
+            group = f"{group}{metric}"
+        else:
+            group = "checkpointmetric" if text.startswith(("variant", "difference")) else group
+            shown.append(group + text)
+    assert shown == ["".join("".join(row).split()) for row in written if not row[0].startswith(":--")]
     sentences = [line.removeprefix("- ") for line in table.splitlines() if line.startswith("- ")]
     assert reading.text("li")[: len(sentences)] == sentences
     assert sentences[0].startswith("nDCG@10 of the last checkpoints: new: 0.195; plain: 0.345; difference: −0.150")
@@ -134,6 +141,39 @@ def test_runs_without_a_history_have_no_curve(task, tmp_path: Path) -> None:
     write_comparison_page(tmp_path / "comparison.html", without_history(comparison))
     assert len(page(tmp_path).all("svg")) == 2
     assert "While training" not in page(tmp_path).text("h3")
+
+
+def test_runs_that_were_measured_once_are_dots(task, tmp_path: Path) -> None:
+    train_one = trained([], {"plain": 0.4, "new": 0.2})
+    comparison = run_comparison(PLAN, task, tmp_path, train_one=train_one, measure=partial(result, task))
+    once = {key: replace(run, history={400: 0.1 * run.seed}) for key, run in comparison.runs.items()}
+    once["plain", 7] = comparison.runs["plain", 7]
+    write_comparison_page(tmp_path / "comparison.html", replace(comparison, runs=once))
+    found = page(tmp_path)
+    (lines,) = (svg for svg in found.all("svg") if "over training steps" in svg.attributes["aria-label"])
+    assert [one for one in PLAN.variants if one in lines.attributes["aria-label"]] == list(PLAN.variants)
+    dots = [(one.attributes["cx"], one.text) for one in found.all("circle") if ":" not in one.text]
+    # Of the steps from 250 to 500, between 48 and 388.
+    assert dots == [("252", "plain, seed 5"), ("252", "new, seed 5"), ("252", "new, seed 7")]
+    assert len([line for line in found.all("polyline") if line.text == "plain, seed 7"]) == 1
+
+
+def test_names_of_many_variants_stand_below_each_other(task, tmp_path: Path) -> None:
+    plan = ComparisonPlan(("plain", "with_projection", "without_pooling", "fixed_length"), (5,))
+    train_one = trained([], dict.fromkeys(plan.variants, 0.3))
+    run_comparison(plan, task, tmp_path, train_one=train_one, measure=partial(result, task))
+    places = {one.text: one.attributes["y"] for one in page(tmp_path).all("text") if one.text in plan.variants}
+    assert [places[name] for name in plan.variants] == ["147", "162", "177", "192"]
+
+
+def test_wide_tables_show_that_they_go_on_and_keep_their_names_in_sight(task, tmp_path: Path) -> None:
+    train_one = trained([], {"plain": 0.4, "new": 0.2})
+    run_comparison(PLAN, task, tmp_path, train_one=train_one, measure=partial(result, task))
+    style = (tmp_path / "comparison.html").read_text(encoding="utf-8").split("</main>")[0]
+    assert "background-attachment: local, local, scroll, scroll" in style
+    assert [table.attributes["class"] for table in page(tmp_path).all("table")] == ["pinned groups"] * 2
+    for table in page(tmp_path).all("div", class_="scroll"):
+        assert table.attributes["tabindex"] == "0" and table.attributes["aria-label"]
 
 
 # Real runs.

@@ -23,7 +23,10 @@ MANIFEST = Manifest(
     metrics={"ndcg@10": 0.5},
     probe_tolerance=1e-3,
     files=("a.safetensors", "b/c.json"),
+    projection=True,
+    training_precision="bf16",
 )
+LATER = {"projection", "training_precision"}
 
 
 def test_a_manifest_comes_back_equal(tmp_path: Path) -> None:
@@ -32,13 +35,20 @@ def test_a_manifest_comes_back_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [field.name for field in dataclasses.fields(Manifest) if field.name != "format_version"]
+    "field", [field.name for field in dataclasses.fields(Manifest) if field.name not in {"format_version", *LATER}]
 )
 def test_each_missing_key_is_named(field: str) -> None:
     content = json.loads(MANIFEST.to_json())
     del content[field]
     with pytest.raises(CheckpointError, match=f"m.json: lacks {field};"):
         Manifest.from_json(json.dumps(content), "m.json")
+
+
+def test_a_manifest_of_an_earlier_version_says_nothing_of_what_it_did_not_write_down() -> None:
+    content = {name: value for name, value in json.loads(MANIFEST.to_json()).items() if name not in LATER}
+    found = Manifest.from_json(json.dumps(content), "m.json")
+    assert found == dataclasses.replace(MANIFEST, projection=None, training_precision=None)
+    assert Manifest.from_json(found.to_json(), "m.json") == found
 
 
 @pytest.mark.parametrize(
@@ -51,6 +61,8 @@ def test_each_missing_key_is_named(field: str) -> None:
         ({"step": True}, "step is True, expected int"),
         ({"temperature": "0.01"}, "temperature is '0.01', expected int or float"),
         ({"backbone": []}, r"backbone is \[\], expected dict"),
+        ({"projection": 1}, "projection is 1, expected true, false or null"),
+        ({"training_precision": 16}, "training_precision is 16, expected str or NoneType"),
         ({"files": [1]}, "files is 1, expected str"),
     ],
 )

@@ -81,3 +81,14 @@ def test_a_loss_below_zero_does_not_leave_the_page() -> None:
     assert panel is not None
     heights = [float(pair.split(",")[1]) for pair in re.findall(r'points="([^"]*)"', str(panel.picture))[0].split()]
     assert heights == pytest.approx([128, 128])
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_a_single_value_is_a_dot(smooth: bool) -> None:
+    """A line of one point has no length; in the middle of its axis, at its upper end."""
+    panel = curve("Loss", [Point(1, 4.0)], BLUE, smooth=smooth)
+    (dot,) = read(str(panel.picture)).all("circle")
+    assert (dot.attributes["cx"], dot.attributes["cy"], dot.text) == ("169", "14", "step 1: 4")
+    metric = metric_curve("nDCG@10", [Point(50, 0.5)], BLUE, chance=None, kept_step=None)
+    (dot,) = read(str(metric.picture)).all("circle")
+    assert (dot.attributes["cx"], dot.attributes["cy"]) == ("169", "71")

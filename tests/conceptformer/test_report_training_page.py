@@ -47,7 +47,7 @@ def evaluation(number: int, ndcg: float) -> dict:
 
 FIGURES = TrainingFigures(
     title="tiny",
-    source="drawn",
+    source="own/train.jsonl",
     log=[
         step(1),
         step(10, info_nce=3.0),
@@ -82,9 +82,12 @@ def pictures(reading: Reading) -> list[str]:
 def test_says_what_was_trained_and_how_it_ended(tmp_path: Path) -> None:
     _, reading = written(tmp_path, FIGURES)
     assert reading.text("h1") == ["tiny"]
-    assert "The run is finished after 30 steps on 1,130 pairs of drawn; 200 held-out queries search 200 pages." in (
-        reading.text("p")
-    )
+    assert (
+        "The run is finished after 30 steps on 1,130 pairs (own/train.jsonl); 200 held-out queries search 200 pages; "
+        "its retriever is the best checkpoint, that of step 20."
+    ) in reading.text("p")
+    (so_far,) = (text for text in written(tmp_path, replace(FIGURES, finished=False))[1].text("p") if "The run" in text)
+    assert "not finished; so far 30 steps" in so_far and so_far.endswith("best checkpoint so far: step 20.")
     assert reading.text("dd")[:3] == ["0.500chance 0.023", "0.700chance 0.050", "0.400chance 0.015"]
     assert reading.text("h2") == [
         "Loss",

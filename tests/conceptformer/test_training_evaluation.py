@@ -80,6 +80,16 @@ def test_the_best_checkpoint_outlives_the_others_and_becomes_the_retriever(folde
     assert f"best nDCG@10 on held-out queries: {found[best]['ndcg_at_10']:.3f}" in again.out
 
 
+@pytest.mark.parametrize(("steps", "looked"), [(3, [2, 3]), (4, [2, 4])])
+def test_the_last_step_is_measured_once_wherever_it_falls(tmp_path, steps, looked):
+    changed = (f"training.max_steps={steps}", "training.evaluate_every=2", "training.save_every=2")
+    run(*HELD_OUT, *changed, folder=write_data(tmp_path))
+    rows = [row["step"] for row in log_of(tmp_path / "out") if "eval_ndcg_at_10" in row]
+    assert rows == looked
+    manifest = json.loads((tmp_path / "out" / "retriever" / "manifest.json").read_text())
+    assert (manifest["projection"], manifest["training_precision"]) == (False, "fp32")
+
+
 def test_the_last_checkpoint_takes_the_place_of_a_best_one_that_is_gone(folder, tmp_path):
     shutil.copytree(folder / "out", tmp_path / "out")
     first, last = steps_of(tmp_path / "out")

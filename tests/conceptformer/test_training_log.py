@@ -6,17 +6,26 @@ import json
 import math
 
 import pytest
+import torch
+from accelerate import Accelerator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from conceptformer.step.batches import read_example
+from conceptformer.step.objective import LossTerms
 from conceptformer.training.log import JsonLog, RefusedList, read_log
+from conceptformer.training.rows import Chunks, MakeChunks, Unreadable
 from conceptformer.training.step_counts import StepCounts
+from tests.conceptformer.step_examples import mixed
+from tests.conceptformer.tiny_models import tiny_backbone
+from tests.conceptformer.training_parts import method
 from tests.conceptformer.training_runs import HELD_OUT, inputs_of, log_of, noise, pair, run, write_data
 
 FIELDS = {
     "step", "epoch", "loss", "info_nce", "alignment", "grad_norm", "learning_rate", "masked_pairs", "without_concept",
     "unreadable", "concept_tokens_mean", "concept_tokens_max", "padding_share", "tokens_per_second",
 }  # fmt: skip
+METHOD = method()
 WHOLE, LEFT_HALF = [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0]
 
 
@@ -99,6 +108,45 @@ def test_padding_of_texts_that_stand_for_concepts_is_counted(tmp_path):
 def test_without_tensorboard_the_line_that_installs_it_is_named(tmp_path):
     ended = run("training.loggers=[tensorboard]", folder=write_data(tmp_path), without=("tensorboard",), status=2)
     assert "needs the package 'tensorboard': pip install 'evidence-retrieval[train]'" in ended.error
+
+
+# The counts alone.
+
+
+def counted_step(inputs, device: str = "cpu") -> tuple[LossTerms, Chunks]:
+    """Of two rows in two chunks, and one that could not be read."""
+    rows = [read_example(one, inputs, METHOD.concepts) for one in mixed()[:2]]
+    chunks = MakeChunks(2)([*rows, Unreadable(("q9", "p9"), "cut off")])["chunks"]
+    terms = (torch.tensor(value, device=device) for value in (3.0, 1.5, 0.25))
+    return LossTerms(*terms, masked_pairs=2, without_concept=1), chunks
+
+
+def test_speed_is_over_the_time_from_line_to_line_without_pauses(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("conceptformer.training.step_counts.time.perf_counter", lambda: now)
+    inputs, counts = tiny_backbone().inputs, StepCounts()
+    terms, chunks = counted_step(inputs)
+    tokens = sum(batch.tokens for batch in chunks.batches)
+    accelerator = Accelerator(cpu=True)
+    for expected in (2 * tokens / (1 + 4), 2 * tokens / (16 + 1 + 4)):
+        for seconds in (1, 4):
+            counts.begin_step()
+            now += seconds
+            counts.add(terms, chunks)
+        with counts.paused():
+            now += 32
+        found = counts.drain(accelerator)
+        assert found["tokens_per_second"] == pytest.approx(expected)
+        assert (found["info_nce"], found["alignment"], found["unreadable"]) == (1.5, 0.25, 2)
+        # After the first line: data are waited for.
+        now += 16
+
+
+def test_counting_a_step_reads_nothing_off_the_device():
+    """Tensors on the meta device hold nothing that could be read."""
+    counts = StepCounts()
+    counts.add(*counted_step(tiny_backbone().inputs, device="meta"))
+    assert counts._losses[0].is_meta
 
 
 # The files alone.

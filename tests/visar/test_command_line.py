@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +16,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from rich.console import Console
 
-from tests.visar.commands import run, run_here
+from tests.visar.commands import environment, run, run_here
 from tests.visar.made_documents import draw_pdf, lines
 from visar.command_line import config_folder, literal_argument, run_command, true_or_false, user_path, whole_number
 from visar.errors import VisarError
 
-TYPED = st.one_of(st.text(), st.text(alphabet="\\'\"${}[]=,:#~ x\n"))
+# "key=null" takes a value back, as everywhere.
+TYPED = st.one_of(st.text(), st.text(alphabet="\\'\"${}[]=,:#~ x\n")).filter(lambda text: text != "null")
 
 
 def in_the_config(argument: str) -> object:
@@ -35,7 +41,6 @@ def in_the_config(argument: str) -> object:
 @example("'quoted'")
 @example('"quoted"')
 @example("${oc.env:HOME} and \\${x} and \\\\${y} and ${")
-@example("null")
 @example("1e5")
 @settings(max_examples=500)
 def test_text_arrives_as_it_was_typed(text):
@@ -55,6 +60,7 @@ def test_text_arrives_in_a_composed_config_too(text):
 def test_other_arguments_are_left_to_hydra():
     for argument in ("selector=[visar,oracle]", "+question2=a", "~question", "question", "--help", "dpi=72"):
         assert literal_argument(argument, ("question",)) == argument
+    assert in_the_config(literal_argument("question=null", ("question",))) is None
     assert in_the_config(literal_argument("+question=[a, b]", ("question",))) == "[a, b]"
 
 
@@ -94,8 +100,9 @@ def test_a_missing_document_is_one_line(tmp_path):
 
 def test_an_unknown_selector_is_one_line_that_names_the_others(tmp_path):
     outcome = run("ask", "document=a.pdf", "question=Who?", "selector=visr", folder=tmp_path)
-    assert outcome.error.startswith("In 'ask': Could not find 'selector/visr'; Available options in 'selector': gauss")
-    assert "visar_approximate" in outcome.error and "search path" not in outcome.error.lower()
+    assert outcome.error.startswith("selector=visr: no such choice; did you mean selector=visar? Expected one of gauss")
+    assert "visar_approximate" in outcome.error
+    assert outcome.status == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,8 +141,9 @@ BAD = {
     "no PDF": (("document=text.pdf", "question=Who?"), "text.pdf: not a PDF"),
     "folder without images": (("document=folder", "question=Who?"), "folder: no images in this folder"),
     "arguments without keys": (("good.pdf", "Who signed it?"), "'good.pdf': expected key=value; --help"),
-    "unknown key": (("document=good.pdf", "question=Who?", "dpis=3"), "Could not override 'dpis'"),
-    "a number for a group": (("document=good.pdf", "question=Who?", "selector=5"), "Config group override must be"),
+    "unknown key": (("document=good.pdf", "question=Who?", "dpis=3"), "dpis: no such setting; did you mean dpi?"),
+    "a key that nobody reads": (("document=good.pdf", "question=Who?", "+quesiton=a"), "+quesiton: no such setting"),
+    "a number for a group": (("document=good.pdf", "question=Who?", "selector=5"), "selector=5: no such choice; exp"),
     "broken syntax": (("document=good.pdf", "question=Who?", "dpi=[1"), "dpi=[1: no viable alternative"),
     "two selectors": (("document=good.pdf", "question=Who?", "selector=[visar,oracle]"), "selector: expected one"),
     "no selector": (("document=good.pdf", "question=Who?", "selector=[]"), "selector: expected at least one"),
@@ -201,3 +209,68 @@ def test_a_warning_is_one_line_too(documents, capsys):
         patch.chdir(documents)
         run_command(task, config="ask")
     assert capsys.readouterr().err == "warning: something is doubtful\n"
+
+
+# A reader that does not wait for the end, as head.
+
+
+def status_unread(call: Callable[[], None]) -> tuple[int, str]:
+    """Exit status and stderr of a call in a process of its own, whose standard output nobody reads."""
+
+    def unread(errors: int) -> None:
+        reading, writing = os.pipe()
+        os.dup2(writing, 1)
+        os.dup2(errors, 2)
+        os.close(reading)
+        os.close(writing)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        sys.argv = ["visar.ask"]
+        call()
+
+    reading, writing = os.pipe()
+    process = multiprocessing.get_context("fork").Process(target=unread, args=(writing,))
+    process.start()
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        told = said.read()
+    process.join()
+    return process.exitcode, told
+
+
+def test_help_that_nobody_reads_to_its_end_is_no_error(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "visar.ask", "--help"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("text", ["short", "long " * 100_000])
+def test_a_command_ends_without_a_word_where_nobody_reads(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def print_plainly(config: object) -> None:
+        sys.stdout.write(text)
+
+    def print_richly(config: object) -> None:
+        Console().print(text)
+        raise AssertionError("goes on although nobody reads")
+
+    for task in (print_plainly, print_richly):
+        assert status_unread(lambda task=task: run_command(task, config="ask")) == (141, "")
+
+
+def test_another_pipe_that_breaks_is_a_bug(documents, monkeypatch):
+    def broken(path: Path) -> None:
+        raise BrokenPipeError("of a worker")
+
+    monkeypatch.setattr("visar.ask.find_document", broken)
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        run_here("ask", "document=good.pdf", "question=Who?", folder=documents)

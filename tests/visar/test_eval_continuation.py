@@ -131,7 +131,7 @@ def test_a_run_without_any_readable_document_is_one_line(again):
         ("processes=0", "processes: expected a whole number of at least 1, got 0"),
         ("leave_out_broken=maybe", "leave_out_broken: expected true or false, got 'maybe'"),
         ("resampling.samples=0", "resampling.samples: expected a whole number of at least 1, got 0"),
-        ("exp=tabel1", "In 'eval': Could not find 'exp/tabel1'; Available options in 'exp': sensitivity"),
+        ("exp=tabel1", "exp=tabel1: no such choice; expected one of sensitivity"),
     ],
 )
 def test_what_is_wrong_is_said_before_the_work(again, argument, expected):
