@@ -62,6 +62,16 @@ class AdapterFiles:
         return tuple(indices)
 
 
+def stated_base(folder: Path) -> str | None:
+    """The name of the weights that an adapter was trained on, as its settings have it; None where they say nothing.
+
+    Raises:
+        CheckpointError: The settings are missing or damaged.
+    """
+    name = _settings(folder).get("base_model_name_or_path")
+    return name if isinstance(name, str) and name else None
+
+
 def read_adapter(folder: Path) -> AdapterFiles:
     """Read an adapter from a local folder.
 
@@ -77,12 +87,12 @@ def read_adapter(folder: Path) -> AdapterFiles:
         raise CheckpointError(
             f"{folder} has {pickled or 'no adapter: '}expected {ADAPTER_WEIGHTS}; convert or save it as safetensors"
         )
+    settings = _settings(folder)
     try:
-        settings = json.loads(config.read_text(encoding="utf-8"))
         tensors = load_file(weights)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: the adapter cannot be read ({error}); fetch or save it again") from error
-    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(folder, error) from error
+    if settings.get("peft_type") != "LORA":
         raise CheckpointError(f"{config}: expected a LoRA adapter of PEFT (peft_type LORA); this holds another kind")
     beyond = [name for name in _NOT_SUPPORTED if settings.get(name)]
     if beyond or settings.get("bias", "none") != "none":
@@ -221,6 +231,20 @@ def modules_of(tensors: Iterable[str]) -> list[str]:
 def has_rows(tensors: Iterable[str]) -> bool:
     """Whether trained token rows are among these names."""
     return any(name.endswith(_ROWS) for name in tensors)
+
+
+def _settings(folder: Path) -> Mapping[str, Any]:
+    try:
+        settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _unreadable(folder, error) from error
+    if not isinstance(settings, dict):
+        raise _unreadable(folder, f"{ADAPTER_CONFIG} holds no object")
+    return settings
+
+
+def _unreadable(folder: Path, reason: object) -> CheckpointError:
+    return CheckpointError(f"{folder}: the adapter cannot be read ({reason}); fetch or save it again")
 
 
 def _split(name: str) -> tuple[str, str]:

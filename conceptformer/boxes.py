@@ -65,6 +65,8 @@ def show(config: DictConfig) -> None:
             f"{EXTREMES} each with a box beyond its page, with the largest and the smallest area, and with the most "
             f"boxes, and {count} at random (seed {seed}). A row stands here once; above it are the rules that chose it."
         )
+        if len(chosen) == len(file.rows) and not file.unreadable:
+            rule = "All rows of the file, those that stand out first. Above each stands why it was chosen."
     else:
         wanted = [name for name in str(config.query_ids).split(",") if name]
         # An id may hold a comma itself.
@@ -104,7 +106,7 @@ def convert(config: DictConfig) -> None:
     _say(console, f"rows written: {len(converted.rows):,}; frame: {config.frame}")
     _print_faults("boxes cut off", converted.clipped, console)
     _print_faults("left out", converted.skipped, console)
-    _say(console, f"written: {out}, {skipped.name}")
+    _say(console, f"written: {out}" + ("" if skipped is None else f", {skipped.name}"))
     if converted.skipped:
         raise SystemExit(_FAULTY)
 
@@ -181,7 +183,7 @@ def _print_statistics(statistics: BoxStatistics, console: Console) -> None:
 
 def _print_faults(what: str, faults: Sequence[Fault], console: Console) -> None:
     if faults:
-        _say(console, f"{what}: {len(faults):,}, the first:", "yellow")
+        _say(console, f"{what}: {len(faults):,}{', the first' * (len(faults) > _SHOWN_FAULTS)}:", "yellow")
         for fault in faults[:_SHOWN_FAULTS]:
             _say(console, str(fault))
 

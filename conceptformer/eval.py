@@ -22,10 +22,12 @@ from rich.text import Text
 from conceptformer import __version__
 from conceptformer.benchmarks import Benchmark, BenchmarkGroup
 from conceptformer.errors import ConceptFormerError
-from conceptformer.records import RetrievalTask
+from conceptformer.processes import rank_and_world
+from conceptformer.records import OnProgress, RetrievalTask
 from conceptformer.retrieval.evaluation import Evaluation, evaluate_retrieval
-from conceptformer.retrieval.filling import Encoding, OnProgress, Place
+from conceptformer.retrieval.filling import Encoding, Place
 from conceptformer.retrieval.protocol import PageRanker, PageRetriever
+from conceptformer.retrieval.result_folders import RunIdentity, claim, data_fingerprint, own_folder_below
 from conceptformer.retrieval.run_files import write_qrels, write_run
 from conceptformer.retrieval.tables import markdown_table, mean_rows, metric_rows
 from visar.command_line import run_command, true_or_false, user_path, whole_number
@@ -36,48 +38,35 @@ LITERAL_KEYS = (
     "checkpoint",
     "output",
     "cache",
+    "retriever.backbone.name_or_folder",
     "benchmark.documents",
     "benchmark.folder",
     "benchmark.queries",
     "benchmark.root",
+    "benchmark.questions.root",
 )
 """Arguments that are free text: no sign in them means anything to Hydra."""
 
+_RESULTS = Path("runs", "conceptformer", "eval")
 _LONGEST_NAME = 100
-
-
-def process_place(environment: Mapping[str, str]) -> Place:
-    """Which of several processes this one is, as torchrun says in RANK and WORLD_SIZE.
-
-    Raises:
-        ConceptFormerError: One of them is no number, out of range, or set without the other.
-    """
-    given = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if environment.get(name)}
-    if not given:
-        return Place()
-    if len(given) == 2 and all(value.isascii() and value.isdigit() for value in given.values()):
-        place = Place(int(given["RANK"]), int(given["WORLD_SIZE"]))
-        if place.rank < place.world:
-            return place
-    told = " and ".join(f"{name}={value}" for name, value in given.items())
-    raise ConceptFormerError(f"the environment says {told}: expected RANK below WORLD_SIZE; start with torchrun")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def main(config: DictConfig) -> None:
     """Build the objects that the config describes, run, and write the run folder."""
-    place = process_place(os.environ)
+    place = Place(*rank_and_world(os.environ))
     # Piped into a file there is no width to keep to, and cut columns would be of no use there.
     width = None if sys.stdout.isatty() else 160
     console = Console(width=width, emoji=False, quiet=place.rank != 0)
     config.cache = str(user_path(config, "cache"))
     encoding = _encoding(config, place)
-    benchmarks, retriever = _benchmarks(config), _retriever(config)
+    benchmarks, retriever = _benchmarks(config), _retriever(config, console)
     resampling, depth = instantiate(config.resampling), whole_number(config, "depth")
     results = []
     for name, benchmark in benchmarks.items():
         with progress_bar(console, "reading pages") as on_progress:
             task = benchmark.load(on_progress)
-        folder = RunFolder(_output(config, task, name, retriever)) if place.rank == 0 else None
+        folder = _result_folder(config, task, name, retriever, console) if place.rank == 0 else None
         with ExitStack() as bars:
             evaluation = evaluate_retrieval(
                 task, retriever, encoding, depth=depth, resampling=resampling, on_progress=_bar_by_bar(bars, console)
@@ -119,7 +108,7 @@ def _encoding(config: DictConfig, place: Place) -> Encoding:
     )
 
 
-def _retriever(config: DictConfig) -> PageRetriever | PageRanker:
+def _retriever(config: DictConfig, console: Console) -> PageRetriever | PageRanker:
     """The retriever of the config, on this process's own GPU where there are several."""
     local_rank = os.environ.get("LOCAL_RANK", "")
     if local_rank.isdigit() and torch.cuda.is_available():
@@ -127,9 +116,8 @@ def _retriever(config: DictConfig) -> PageRetriever | PageRanker:
     if _is_trained(config):
         import transformers
 
-        if config.checkpoint is None:
-            raise ConceptFormerError("checkpoint: expected the folder of a trained retriever; write checkpoint=FOLDER")
-        config.checkpoint = str(user_path(config, "checkpoint"))
+        _check_checkpoint(config)
+        console.print(f"loading {config.checkpoint}", markup=False, highlight=False, soft_wrap=True)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
     elif config.checkpoint is not None:
@@ -138,18 +126,44 @@ def _retriever(config: DictConfig) -> PageRetriever | PageRanker:
 
 
 def _is_trained(config: DictConfig) -> bool:
-    """Whether the retriever is loaded from a folder of the trainer."""
+    """Whether the retriever is loaded from a checkpoint."""
     return "path" in config.retriever
 
 
-def _output(config: DictConfig, task: RetrievalTask, member: str | None, retriever: PageRetriever | PageRanker) -> Path:
-    """The folder that was chosen, or one that no other checkpoint and no other benchmark writes to."""
+def _check_checkpoint(config: DictConfig) -> None:
+    """A folder, or a name on the hub with its commit: a branch would be another retriever tomorrow."""
+    if config.checkpoint is None:
+        raise ConceptFormerError(
+            "checkpoint: expected the folder of a trained retriever; write checkpoint=FOLDER (python -m "
+            "conceptformer.train +exp=tiny makes one), or choose a retriever without one, such as retriever=bm25"
+        )
+    config.checkpoint = str(user_path(config, "checkpoint"))
+    if not Path(config.checkpoint).is_dir() and not _COMMIT.fullmatch(str(config.retriever.get("revision"))):
+        raise ConceptFormerError(
+            f"checkpoint: {config.checkpoint}: no such folder; expected one, or a name on the hub and its commit, "
+            "retriever.revision=COMMIT, 40 hexadecimal digits"
+        )
+
+
+def _result_folder(
+    config: DictConfig, task: RetrievalTask, member: str | None, retriever: PageRetriever | PageRanker, console: Console
+) -> RunFolder:
+    """The folder that was chosen, or one that holds no results of other data or of another retriever."""
+    identity = RunIdentity(task.name, data_fingerprint(task), retriever.name, retriever.fingerprint())
     if config.output is not None:
-        return user_path(config, "output") / (member or "")
-    # Each once: the paper's benchmarks are chosen by their names.
-    benchmark = dict.fromkeys((member or HydraConfig.get().runtime.choices["benchmark"], task.name))
-    names = (re.sub(r"[^\w.]+", "-", name) for name in ("-".join(benchmark), config.checkpoint or retriever.name))
-    return Path("runs", "conceptformer", "eval", *(name[-_LONGEST_NAME:].strip("-.") for name in names))
+        path = user_path(config, "output") / (member or "")
+    else:
+        # Each once: the paper's benchmarks are chosen by their names.
+        benchmark = dict.fromkeys((member or HydraConfig.get().runtime.choices["benchmark"], task.name))
+        names = (re.sub(r"[^\w.]+", "-", name) for name in ("-".join(benchmark), config.checkpoint or retriever.name))
+        names = [name[-_LONGEST_NAME:].strip("-.") for name in names]
+        path = own_folder_below(_RESULTS, *names, identity)
+        if path != _RESULTS.joinpath(*names):
+            told = f"{_RESULTS.joinpath(*names)} is taken by other data or other settings: results go to {path}"
+            console.print(told, markup=False, highlight=False, soft_wrap=True)
+    folder = RunFolder(path)
+    claim(path, identity, setting="output")
+    return folder
 
 
 def _metrics(task: RetrievalTask, retriever: PageRetriever | PageRanker, evaluation: Evaluation) -> dict[str, Any]:

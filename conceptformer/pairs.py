@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -10,13 +11,14 @@ from rich.console import Console
 
 from conceptformer.benchmarks import BenchmarkGroup
 from conceptformer.data.pair_files import PAIRS, TRAINING
-from conceptformer.data.task_pairs import write_task_pairs
+from conceptformer.data.task_pairs import IMAGES, write_task_pairs
 from conceptformer.errors import ConceptFormerError
 from visar.command_line import run_command, true_or_false, user_path
 from visar.progress import progress_bar
 
 LITERAL_KEYS = (
-    "out", "cache", "benchmark.documents", "benchmark.queries", "benchmark.root", "benchmark.folder"
+    "out", "cache", "benchmark.documents", "benchmark.queries", "benchmark.root", "benchmark.folder",
+    "benchmark.questions.root",
 )  # fmt: skip
 """Arguments that are free text: no sign in them means anything to Hydra."""
 
@@ -34,15 +36,23 @@ def main(config: DictConfig) -> None:
     with progress_bar(console, "reading pages") as on_progress:
         task = benchmark.load(on_progress)
     with progress_bar(console, "copying pages") as on_progress:
-        pairs, refused = write_task_pairs(
-            task, out, skip_bad_rows=true_or_false(config, "skip_bad_rows"), on_progress=on_progress
+        written = write_task_pairs(
+            task,
+            out,
+            cache=Path(config.cache),
+            skip_bad_rows=true_or_false(config, "skip_bad_rows"),
+            on_progress=on_progress,
         )
-    console.print(f"{task.name}: {pairs:,} pairs of {len(task.queries):,} queries")
-    if refused:
-        console.print(f"[yellow]left out: {len(refused):,}[/]")
-        for line in refused:
-            console.print(line, markup=False, soft_wrap=True)
-    console.print(f"written: {out} ({PAIRS}, {TRAINING})", markup=False, soft_wrap=True)
+    lines = [
+        f"{task.name}: queries: {written.queries:,}; pages that answer them: {written.pages:,}; pairs of the two: "
+        f"{written.pairs:,}",
+        f"page images: {written.copied:,} in {out / IMAGES}; {written.pages - written.copied:,} where they were",
+        f"written: {out / PAIRS}, {out / TRAINING}; a row for each pair",
+    ]
+    if written.refused:
+        console.print(f"[yellow]left out: {len(written.refused):,}[/]")
+    for line in (*written.refused, *lines):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from conceptformer.errors import ConceptFormerError
+from conceptformer.proposals.box_file import COMPANIONS, companion
 from conceptformer.proposals.budget import Price, Usage
 from conceptformer.proposals.pairs import read_pairs
 from conceptformer.proposals.run import ProposalRun, ProposalSettings
@@ -31,8 +32,7 @@ def main(config: DictConfig) -> None:
     # Piped into a file there is no width to keep to.
     console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
     pairs, out = _file(config, "pairs", "PAIRS.jsonl"), _file(config, "out", "BOXES.jsonl")
-    if out.exists() and pairs.exists() and out.samefile(pairs):
-        raise ConceptFormerError(f"out: {out} is the file of pairs; expected another file")
+    _check_files(pairs, out)
     settings = _settings(config)
     price = instantiate(config.price)
     run = ProposalRun(read_pairs(pairs), out, settings)
@@ -54,7 +54,7 @@ def main(config: DictConfig) -> None:
     _print_result(run, costs, out, console)
     if run.stopped is not None:
         raise ConceptFormerError(
-            f"{run.stopped}: {run.left:,} pairs are left; the same command continues with another such budget"
+            f"{run.stopped}; pairs left: {run.left:,}; the same command continues with another such budget"
         )
     if run.failures:
         raise SystemExit(_SOME_FAILED)
@@ -82,6 +82,20 @@ def _file(config: DictConfig, name: str, example: str) -> Path:
     if not config[name]:
         raise ConceptFormerError(f"{name}: expected a file; write {name}={example}")
     return user_path(config, name)
+
+
+def _check_files(pairs: Path, out: Path) -> None:
+    if out.suffix != ".jsonl":
+        raise ConceptFormerError(f"out: {out}: expected a file name that ends in .jsonl")
+    if pairs.exists() and out.exists() and out.samefile(pairs):
+        raise ConceptFormerError(f"out: {out} is the file of pairs; expected another file")
+    for name in COMPANIONS:
+        file = companion(out, name)
+        if pairs.exists() and file.exists() and file.samefile(pairs):
+            raise ConceptFormerError(
+                f"pairs: {pairs} was written beside {out.name}; expected the file of pairs that it was made from: with "
+                "that, the same command asks again for what failed"
+            )
 
 
 class _Costs:
@@ -116,20 +130,25 @@ def _print_result(run: ProposalRun, costs: _Costs, out: Path, console: Console) 
     if not run.usage.calls and not run.failures:
         say(f"nothing to ask for: all pairs have their row in {out}")
         return
-    say(f"rows made: {run.made:,}; boxes: {counts.used:,}; pairs without evidence: {counts.pairs_without:,}")
+    if run.made:
+        without = counts.pairs_without
+        say(f"rows made in this run: {run.made:,}, of these without boxes: {without:,}; boxes: {counts.used:,}")
     if counts.clipped or counts.dropped:
         say(f"boxes cut off at the edge of the page: {counts.clipped:,}; boxes dropped: {counts.dropped:,}", "yellow")
     if counts.first_dropped is not None:
         say(f"the first that was dropped: {counts.first_dropped}")
-    costs.show()
+    if counts.unreadable:
+        first = "" if run.failures else f", the first: {counts.first_unreadable}"
+        say(f"replies that could not be used: {counts.unreadable:,}{first}", "yellow")
+    if run.usage.calls:
+        costs.show()
     if run.failures:
-        say(
-            f"failed: {len(run.failures):,}, listed in {out.name.removesuffix('.jsonl')}.failed.jsonl; the first:",
-            "yellow",
-        )
+        first = "; the first" * (len(run.failures) > _SHOWN_FAILURES)
+        say(f"failed pairs: {len(run.failures):,}, listed in {companion(out, 'failed')}{first}:", "yellow")
         for failure in run.failures[:_SHOWN_FAILURES]:
             say(f"{failure.place}: {failure.reason}")
-    say(f"boxes: {out}")
+    if run.kept + run.made:
+        say(f"pairs with a row in {out}: {run.kept + run.made:,} of {run.pairs:,}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -24,6 +24,9 @@ class StoredImage(Protocol):
 
 ImageSource: TypeAlias = Path | bytes | StoredImage
 """An image file, or the content of one (PNG, JPEG, ...), in memory or where it can be read."""
+
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Told of progress as (done, all), by whatever takes long."""
 
 
 @dataclass(frozen=True)

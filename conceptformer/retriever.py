@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from conceptformer.adapter_files import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from conceptformer.adapter_files import ADAPTER_CONFIG, ADAPTER_WEIGHTS, stated_base
 from conceptformer.adapters import load_adapter
 from conceptformer.backbones.protocol import Backbone, PageInput, TokenGrid
 from conceptformer.checkpoint import load_checkpoint
@@ -23,16 +24,16 @@ from conceptformer.hub import local_folder
 from conceptformer.inference import at_inference
 from conceptformer.manifest import MANIFEST_FILE
 from conceptformer.probe import PROBE_FILE
-from conceptformer.records import ImageSource
+from conceptformer.records import ImageSource, OnProgress
 from conceptformer.step.passes import embed_pages, embed_queries
 from visar import __version__
 from visar.documents.images import DAMAGE
+from visar.encoders.checkpoints import identity, is_local
 from visar.tensor_files import canonical_json
 
 PageImage: TypeAlias = Image.Image | ImageSource | str
 """An image in RGB, an image file, its content, or a handle that reads it."""
 
-OnProgress: TypeAlias = Callable[[int, int], None]
 
 # Decoding and resizing release Python's lock: the next batch is made ready while the model is busy with this one.
 _READERS = 4
@@ -91,9 +92,14 @@ class ConceptFormer:
     ) -> ConceptFormer:
         """Load an adapter that another program trained, such as the authors'; only its names can be verified.
 
+        Warns where the adapter says that it was trained on weights of another name on the hub.
+
         Args:
             path: A folder with PEFT's two files, or a name on the hub.
-            backbone: With the weights and the input settings that the adapter was trained with; changed in place.
+            backbone: With the weights and the input settings that the adapter was trained with; changed in place. Of
+                weights in a local folder all files are read once more, to tell them from others.
+            revision: Commit, tag or branch of the adapter on the hub.
+            device: None for a GPU where there is one.
 
         Raises:
             CheckpointError: Not everything in the adapter matches the backbone.
@@ -101,8 +107,15 @@ class ConceptFormer:
         folder = local_folder(path, revision)
         load_adapter(backbone, folder)
         backbone.model.requires_grad_(False).eval().to(_device(device))
-        files = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
-        return cls(backbone, _fingerprint(backbone, [folder / file for file in files]), name)
+        base, expected = backbone.describe().get("name"), stated_base(folder)
+        # On the hub a commit says which weights they are, and a checkpoint of the trainer has its probe.
+        weights = identity(str(base), None) if base is not None and is_local(str(base)) else ""
+        if not weights and expected not in (None, base) and not is_local(str(expected)):
+            warnings.warn(
+                f"{path}: says that its base weights are {expected}, not {base}; expected those", stacklevel=2
+            )
+        files = [folder / file for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
+        return cls(backbone, _fingerprint(backbone, files, weights), name)
 
     def encode_queries(
         self, queries: Sequence[str], batch_size: int = 64, on_progress: OnProgress | None = None
@@ -242,10 +255,14 @@ def _device(device: torch.device | str | None) -> torch.device:
     return torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _fingerprint(backbone: Backbone, files: Sequence[Path]) -> str:
-    """Over the model's description and these files; base weights count by the probe's embeddings or by name."""
+def _fingerprint(backbone: Backbone, files: Sequence[Path], weights: str = "") -> str:
+    """Over the model's description and these files.
+
+    Args:
+        weights: Tells the base weights from others, where neither a commit nor one of the files does.
+    """
     described = {"backbone": backbone.describe(), "inputs": backbone.inputs.describe(), "code": __version__}
-    digest = hashlib.sha256(canonical_json(described).encode())
+    digest = hashlib.sha256(f"{canonical_json(described)}{weights}".encode())
     for file in files:
         if file.is_file():
             digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -13,7 +13,13 @@ from rich.text import Text
 from conceptformer.published import published_benchmarks, published_means
 from conceptformer.report.comparison_table import FigureTable
 from conceptformer.report.retriever_page import write_retriever_page
-from conceptformer.report.retriever_tables import difference_table, figure_tables, notes, retriever_markdown
+from conceptformer.report.retriever_tables import (
+    difference_table,
+    explanation,
+    figure_tables,
+    notes,
+    retriever_markdown,
+)
 from conceptformer.retrieval.comparison import compare_retrievers
 from conceptformer.retrieval.finished_runs import find_finished_runs
 from visar.command_line import run_command, user_path
@@ -34,14 +40,14 @@ def main(config: DictConfig) -> None:
         runs, order=tuple(known), reference=config.reference, resampling=instantiate(config.resampling)
     )
     tables = [*figure_tables(comparison, published, known), difference_table(comparison, known)]
-    lines = notes(comparison, known, unfinished)
+    told, lines = explanation(comparison), notes(comparison, known, unfinished)
     folder = user_path(config, "output")
-    write_atomically(folder / "table.md", retriever_markdown(tables, lines).encode(errors="backslashreplace"))
-    write_retriever_page(folder / "table.html", tables, lines)
+    write_atomically(folder / "table.md", retriever_markdown(tables, told, lines).encode(errors="backslashreplace"))
+    write_retriever_page(folder / "table.html", tables, told, lines)
     for table in tables:
         if table.rows:
             console.print(_for_terminal(table))
-    for line in lines:
+    for line in (told, *lines):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"tables: {folder}", markup=False, highlight=False, soft_wrap=True)
 

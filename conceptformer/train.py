@@ -7,8 +7,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def _train(config: DictConfig, console: Console) -> None:
         backbone = _backbone(config)
     method = _method(config)
     skip = true_or_false(config, "skip_bad_rows")
-    with _steps(console) as on_progress:
+    with progress_bar(console, "training") as on_progress:
         outcome = train(
             backbone,
             method,
@@ -104,24 +103,6 @@ def _train(config: DictConfig, console: Console) -> None:
         _print_outcome(outcome, folder, console)
     if outcome.stopped:
         raise SystemExit(STOPPED_STATUS)
-
-
-@contextmanager
-def _steps(console: Console) -> Iterator[Callable[[int, int], None]]:
-    """A bar, or in a file, where bars show only at their end, a line for each twentieth of the run."""
-    if console.is_terminal:
-        with progress_bar(console, "training") as on_progress:
-            yield on_progress
-        return
-    said: list[int] = []
-
-    def report(done: int, total: int) -> None:
-        part = 20 * done // max(total, 1)
-        if part not in said:
-            said.append(part)
-            console.print(f"{'beginning at step' if len(said) == 1 else 'step'} {done} of {total}")
-
-    yield report
 
 
 def _backbone(config: DictConfig) -> Backbone:

@@ -46,11 +46,11 @@ COMMANDS = {
 }  # fmt: skip
 # What truly is one thing for both packages lives in visar, and conceptformer imports it by its public name.
 SHARED = {
-    "visar", "visar.benchmarks.hub", "visar.benchmarks.page_numbers", "visar.benchmarks.question_files",
-    "visar.command_line", "visar.documents", "visar.documents.discovery", "visar.documents.images",
-    "visar.documents.ocr", "visar.encoders.checkpoints", "visar.errors", "visar.metrics", "visar.progress",
-    "visar.report.axes", "visar.report.images", "visar.report.page", "visar.report.wording", "visar.run_folder",
-    "visar.significance", "visar.tensor_files",
+    "visar", "visar.benchmarks.hub", "visar.benchmarks.page_numbers", "visar.benchmarks.protocol",
+    "visar.benchmarks.question_files", "visar.command_line", "visar.documents", "visar.documents.discovery",
+    "visar.documents.images", "visar.documents.ocr", "visar.encoders.checkpoints", "visar.errors", "visar.metrics",
+    "visar.progress", "visar.records", "visar.report.axes", "visar.report.images", "visar.report.page",
+    "visar.report.wording", "visar.run_folder", "visar.significance", "visar.tensor_files",
 }  # fmt: skip
 # A selection shows itself in notebooks; the import happens only there.
 UPWARDS = {("visar.selection", "visar.report.selection_html")}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from conceptformer.baselines.page_text import PageTextReader
+from conceptformer.baselines.page_text import PageTextReader, PageTexts
 from conceptformer.baselines.protocol import TextEmbedder
 from conceptformer.questions import question_of
-from conceptformer.records import RetrievalTask
-from conceptformer.retrieval.encoding import encode_queries, page_stamps
-from conceptformer.retrieval.filling import Encoded, Encoding, OnProgress, OnStage, fill
+from conceptformer.records import OnProgress, Page, RetrievalTask
+from conceptformer.retrieval.encoding import cut, encode_queries, page_stamps
+from conceptformer.retrieval.filling import Encoded, Encoding, OnItems, OnStage, fill
 from conceptformer.retrieval.protocol import Found
 from conceptformer.retrieval.search import checked_vectors
 from conceptformer.retrieval.shards import Shard, VectorFolder
@@ -27,7 +27,8 @@ class DenseText:
     """Ranks pages by the inner products of text embeddings: a :class:`~conceptformer.retrieval.protocol.PageRanker`.
 
     Vectors are kept like those of page images and made by several processes if there are: each reads and embeds its
-    share of the pages. A page without text is embedded like any other.
+    share of the pages. A page without text is embedded like any other. Images are looked at once to tell them from
+    others, and once more where their text has to be read; texts are held in memory, a kilobyte or two for a page.
 
     Args:
         name: How tables and run files call it.
@@ -77,24 +78,36 @@ class DenseText:
         vectors = VectorFolder(encoding.cache / "pages", self.fingerprint(), stamps, encoding.shard_items)
         mine = range(encoding.place.rank, vectors.count, encoding.place.world)
         missing = [place for shard in mine if not vectors.has(shard) for place in vectors.places(shard)]
+        texts = _Texts(self.page_text, task.pages, stamps, encoding)
         if missing:
+            on_progress = on_stage("texts of pages")
+            on_progress(0, len(missing))
             self.embedder.load()
-            self.page_text.read([task.pages[place] for place in missing], encoding, on_stage("texts of pages"))
+            texts.of(missing, on_progress)
         too_long = embedded = 0
 
-        def make(places: range) -> Shard:
+        def make(places: range, on_items: OnItems) -> Shard:
             nonlocal too_long, embedded
-            read = self.page_text.read([task.pages[place] for place in places], encoding, _silent)
-            texts = list(read.texts.values())
-            rows = (
-                checked_vectors(self.embedder.embed_texts(texts), list(read.texts), "page").numpy() if texts else None
-            )
-            too_long, embedded = too_long + self.embedder.too_long(texts, queries=False), embedded + len(texts)
-            return Shard(tuple(read.texts), np.empty((0, 0), np.float32) if rows is None else rows, read.left_out)
+            read = texts.of(places, _silent)
+            too_long += self.embedder.too_long(list(read.texts.values()), queries=False)
+            embedded += len(read.texts)
+            return Shard(tuple(read.texts), self._vectors(read.texts, encoding.batch_pages, on_items), read.left_out)
 
         left_out = fill(vectors, make, encoding, on_stage("pages"))
         self._tell_too_long("page texts", too_long, embedded)
         return Encoded(vectors, left_out)
+
+    def _vectors(self, texts: Mapping[str, str], batch: int, on_items: OnItems) -> np.ndarray:
+        """Vectors [len(texts), D] of texts by page id."""
+        # Texts of like length together, so that little is padded.
+        page_ids = sorted(texts, key=lambda page_id: -len(texts[page_id]))
+        vectors: dict[str, np.ndarray] = {}
+        for part in cut(range(len(page_ids)), batch):
+            some = page_ids[part.start : part.stop]
+            made = self.embedder.embed_texts([texts[page_id] for page_id in some])
+            vectors |= zip(some, checked_vectors(made, some, "page").numpy(), strict=True)
+            on_items(len(vectors))
+        return np.stack([vectors[page_id] for page_id in texts]) if texts else np.empty((0, 0), np.float32)
 
     def _tell_too_long(self, kind: str, count: int, of: int) -> None:
         if count:
@@ -102,6 +115,34 @@ class DenseText:
                 f"{self.name}: {count:,} of {of:,} {kind} are longer than the model reads; their ends are left out",
                 stacklevel=3,
             )
+
+
+class _Texts:
+    """The texts of a corpus, each found once and then held."""
+
+    def __init__(
+        self, reader: PageTextReader, pages: Sequence[Page], stamps: Mapping[str, str], encoding: Encoding
+    ) -> None:
+        self._reader = reader
+        self._pages = pages
+        self._stamps = stamps
+        self._encoding = encoding
+        self._texts: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+
+    def of(self, places: Iterable[int], on_progress: OnProgress) -> PageTexts:
+        """The texts of the pages at these places."""
+        pages = [self._pages[place] for place in places]
+        new = [page for page in pages if page.page_id not in self._texts and page.page_id not in self._left_out]
+        if new:
+            read = self._reader.read(new, self._encoding, on_progress, self._stamps)
+            self._texts |= read.texts
+            self._left_out |= read.left_out
+        ids = [page.page_id for page in pages]
+        return PageTexts(
+            {page_id: self._texts[page_id] for page_id in ids if page_id in self._texts},
+            {page_id: self._left_out[page_id] for page_id in ids if page_id in self._left_out},
+        )
 
 
 _silent: OnProgress = lambda done, total: None  # noqa: E731

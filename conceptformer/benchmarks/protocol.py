@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from conceptformer.records import RetrievalTask
-
-OnProgress: TypeAlias = Callable[[int, int], None]
-"""Takes how many are done, and of how many."""
+from conceptformer.records import OnProgress, RetrievalTask
 
 
 @runtime_checkable

@@ -16,11 +16,10 @@ from conceptformer.data.folder import HubData
 from conceptformer.data.json_rows import image_reference, shown, write_json_rows
 from conceptformer.data.page_files import CopiedPage, page_of_size
 from conceptformer.errors import DataError
-from conceptformer.opendocvqa.corpus import OnProgress
 from conceptformer.opendocvqa.queries import TrainingQuery
 from conceptformer.opendocvqa.released import ReleasedTrainset
-from conceptformer.proposals.box_file import FORMAT, companion
-from conceptformer.records import EvidenceBox, Page
+from conceptformer.proposals.box_file import FORMAT, companion, remove_file
+from conceptformer.records import EvidenceBox, OnProgress, Page
 from conceptformer.regions import frame_named, valid_boxes
 
 RELEASE = "hmhm1229/ConceptFormer-Trainset"
@@ -124,7 +123,7 @@ def convert_released(
                 stated = query.evidence
                 named = frame_named(stated.row.values["frame"], stated.row.values["input_size"])
                 checked = valid_boxes(stated.boxes, stated.labels, named, page.size)
-                boxes = checked.boxes
+                boxes = stated.described(checked.boxes)
                 if not boxes:
                     raise DataError(f"none of its boxes can be used, the first: {checked.dropped[0]}")
                 for line in checked.dropped:
@@ -138,19 +137,22 @@ def convert_released(
     return _complete(path, rows, refusals.faults, clipped)
 
 
-def write_conversion(out: Path, conversion: Conversion) -> Path:
+def write_conversion(out: Path, conversion: Conversion) -> Path | None:
     """Write the box file, and beside it what was left out.
 
     Returns:
-        The latter file; without lines where nothing was.
+        The latter file; None where nothing was left out, and there is no such file.
 
     Raises:
         StoreError: A file cannot be written.
     """
     skipped = companion(out, "skipped")
-    write_json_rows(skipped, [asdict(fault) for fault in conversion.skipped])
+    if conversion.skipped:
+        write_json_rows(skipped, [asdict(fault) for fault in conversion.skipped])
+    else:
+        remove_file(skipped, "nothing was left out")
     write_json_rows(out, conversion.rows)
-    return skipped
+    return skipped if conversion.skipped else None
 
 
 def _released_queries(path: Path, frame: str, refusals: FaultList) -> list[TrainingQuery]:

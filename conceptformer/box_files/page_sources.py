@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from conceptformer.data.folder import HubData, own_folder
-from conceptformer.data.images import ImageFacts, read_image_facts
 from conceptformer.data.json_rows import Refusals, shown
-from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp
+from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp, readable_pages
 from conceptformer.errors import DataError
-from conceptformer.opendocvqa.corpus import Corpus, OnProgress, find_pages
-from conceptformer.records import Page
+from conceptformer.opendocvqa.corpus import Corpus, find_pages
+from conceptformer.records import OnProgress
 
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
 _CORPUS_FILES = ("data/train-*.parquet", "data/*.parquet", "*.parquet")
@@ -71,15 +70,7 @@ class PageFolder:
                 refusals.refuse(f"page {shown(page_id)}", f"several files have its name: {others}; name it with suffix")
             elif found:
                 files[page_id] = found[0]
-        facts = read_image_facts(list(dict.fromkeys(files.values())), on_progress)
-        pages: dict[str, CopiedPage] = {}
-        for page_id, path in files.items():
-            fact = facts[path]
-            if isinstance(fact, ImageFacts):
-                pages[page_id] = CopiedPage(Page(page_id, path), fact.size)
-            else:
-                refusals.refuse(f"page {shown(page_id)}", fact)
-        return pages
+        return readable_pages(files, refusals, on_progress)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ Training refuses a file for its faults; here they are what is looked for, so eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conceptformer.box_files.schema import schema_faults
 from conceptformer.data.images import ImageFacts, read_image_facts
-from conceptformer.data.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows, shown
+from conceptformer.data.json_rows import Refusals, read_json_rows, shown
+from conceptformer.data.one_line import one_line
+from conceptformer.data.training_files import PairRow, pair_rows
 from conceptformer.errors import DataError
 from conceptformer.proposals.box_file import NEEDED_KEYS, POSSIBLE_KEYS
-from conceptformer.records import EvidenceBox
+from conceptformer.records import EvidenceBox, OnProgress
 from conceptformer.regions import RelativeFrame, frame_named, valid_boxes
 
 _BASIC = ("query_id", "query", "page_id", "image", "boxes")
@@ -47,40 +49,28 @@ class FaultList(Refusals):
 
     def refuse(self, place: str, reason: object) -> None:
         """List a row or a part of one."""
-        line = " ".join(str(reason).split()).encode(errors="backslashreplace").decode()
-        self.faults.append(Fault(place, line if len(line) <= _CHARACTERS else f"{line[: _CHARACTERS - 3]}..."))
+        self.faults.append(Fault(place, one_line(str(reason), most=_CHARACTERS)))
 
 
 @dataclass(frozen=True)
-class BoxRow:
+class BoxRow(PairRow):
     """A row whose texts can be read.
 
     Attributes:
-        row: As it stands in the file.
-        image: The page's file.
         image_size: (width, height) of the page, upright; None where it is not known.
         boxes: Those that can be used.
+        numbers: The place of each of them among all boxes of the row, from 1.
         dropped: A line with the reason for each box that cannot.
         clipped: A line for each box of ``boxes`` that reaches beyond the page.
         fault: Why the row cannot be used; None for a row that can.
     """
 
-    row: JsonRow
-    query_id: str
-    query: str
-    page_id: str
-    image: Path
-    other_positives: tuple[str, ...] = ()
     image_size: tuple[int, int] | None = None
     boxes: tuple[EvidenceBox, ...] = ()
+    numbers: tuple[int, ...] = ()
     dropped: tuple[str, ...] = ()
     clipped: tuple[str, ...] = ()
     fault: str | None = None
-
-    @property
-    def place(self) -> str:
-        """File name and line."""
-        return self.row.place
 
 
 @dataclass(frozen=True)
@@ -118,9 +108,7 @@ class BoxFile:
         return tuple(Fault(row.place, line) for row in self.pairs for line in row.clipped)
 
 
-def read_box_file(
-    path: Path, *, open_images: bool = True, on_progress: Callable[[int, int], None] | None = None
-) -> BoxFile:
+def read_box_file(path: Path, *, open_images: bool = True, on_progress: OnProgress | None = None) -> BoxFile:
     """All rows of a file, with what is wrong in each.
 
     A row that states a format must be as the schema of box files says. A file in which none does is a training file,
@@ -139,35 +127,16 @@ def read_box_file(
     if not rows and not faults.faults:
         raise DataError(f"{path}: no rows; expected one JSON object per line with {', '.join(_BASIC)}")
     in_format = any("format" in row.values for row in rows)
-    readable = _consistent(rows, path.parent, faults)
+    readable: list[BoxRow] = []
+    for row, pair, fault in pair_rows(rows, path.parent):
+        if pair is None:
+            faults.refuse(row.place, fault)
+        else:
+            texts = (pair.row, pair.query_id, pair.query, pair.page_id, pair.image, pair.other_positives)
+            readable.append(BoxRow(*texts, fault=None if fault is None else str(fault)))
     facts = read_image_facts(list(dict.fromkeys(row.image for row in readable)), on_progress) if open_images else {}
     checked = tuple(_checked(row, in_format, facts.get(row.image)) for row in readable)
     return BoxFile(path, checked, tuple(faults.faults))
-
-
-def _consistent(rows: Sequence[JsonRow], folder: Path, faults: FaultList) -> list[BoxRow]:
-    """The rows that have texts; those that contradict an earlier one with that as their fault."""
-    readable: list[BoxRow] = []
-    known = KnownPairs()
-    for row in rows:
-        try:
-            found = BoxRow(
-                row,
-                row.text("query_id"),
-                row.text("query"),
-                row.text("page_id"),
-                image_path(row.text("image"), folder),
-                row.texts("other_positives"),
-            )
-        except DataError as error:
-            faults.refuse(row.place, error)
-            continue
-        try:
-            known.add(row.place, found.query_id, found.query, found.page_id, found.image)
-        except DataError as error:
-            found = replace(found, fault=str(error))
-        readable.append(found)
-    return readable
 
 
 def _checked(row: BoxRow, in_format: bool, facts: ImageFacts | DataError | None) -> BoxRow:
@@ -205,7 +174,10 @@ def _with_boxes(row: BoxRow, size: tuple[int, int]) -> BoxRow:
     # As in training, a frame need not be stated where there is no box.
     frame = frame_named(values.get("frame"), values.get("input_size")) if boxes else RelativeFrame()
     checked = valid_boxes(boxes, labels, frame, size)
-    return replace(row, boxes=checked.boxes, dropped=checked.dropped, clipped=checked.clipped)
+    # With numbers for labels, those that are left tell which boxes are.
+    numbered = valid_boxes(boxes, [str(number) for number in range(1, len(boxes) + 1)], frame, size)
+    numbers = tuple(int(box.label) for box in numbered.boxes)
+    return replace(row, boxes=checked.boxes, numbers=numbers, dropped=checked.dropped, clipped=checked.clipped)
 
 
 def _stated_size(values: Mapping[str, object]) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ _LISTED = 100
 
 
 def facts(statistics: BoxStatistics) -> list[tuple[str, str]]:
-    """Name and value of each figure, in the order to be shown."""
+    """Name and value of each figure, in the order to be shown; without those that say nothing about this file."""
     s = statistics
     lines = [
         ("rows", f"{s.rows:,}"),
@@ -31,7 +31,7 @@ def facts(statistics: BoxStatistics) -> list[tuple[str, str]]:
         ("boxes that cannot be used", f"{s.dropped:,}"),
         ("boxes cut off at the edge of their page", f"{s.clipped:,}"),
         ("frames of the boxes", _counted(s.frames)),
-        ("pairs by number of boxes", _counted(s.pairs_by_boxes)),
+        ("pairs by number of boxes", _by_boxes(s.pairs_by_boxes)),
         ("boxes of a pair", _told(s.boxes_per_pair, _plain)),
         ("area of a box, of its page", _told(s.box_area, _percent)),
         ("area covered by a pair's boxes", _told(s.covered_area, _percent)),
@@ -45,7 +45,7 @@ def facts(statistics: BoxStatistics) -> list[tuple[str, str]]:
         lines.append(("made by", _counted(s.makers)))
     if s.unfit_pages:
         lines.append(("pairs whose page Qwen2.5-VL cannot take", f"{len(s.unfit_pages):,}"))
-    return lines
+    return [(name, value) for name, value in lines if value]
 
 
 def told_lengths(lengths: LengthSummary) -> str:
@@ -113,7 +113,7 @@ def _escaped(text: str) -> str:
 
 def _told(spread: Spread | None, form: str) -> str:
     if spread is None:
-        return "–"
+        return ""
     return (
         ", ".join(
             f"{name} {form.format(value)}"
@@ -129,7 +129,11 @@ def _told(spread: Spread | None, form: str) -> str:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name}: {count:,}" for name, count in counts.items()) or "–"
+    return "; ".join(f"{name} ({counted(count, 'pair')})" for name, count in counts.items())
+
+
+def _by_boxes(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} with {name}" for name, count in counts.items() if count)
 
 
 _plain, _percent = "{:.4g}", "{:.2%}"

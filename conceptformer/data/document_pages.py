@@ -7,7 +7,7 @@ import io
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,13 +16,12 @@ from PIL import Image
 from conceptformer.data.images import read_image_facts
 from conceptformer.data.json_rows import Refusals, shown
 from conceptformer.errors import DataError
-from conceptformer.records import Page
+from conceptformer.records import OnProgress, Page
 from visar.documents import IMAGE_SUFFIXES, DocumentReader, NoOcr, find_document
 from visar.documents.discovery import natural_order
 from visar.errors import DocumentError
+from visar.records import Document
 from visar.tensor_files import canonical_json, write_atomically
-
-OnProgress = Callable[[int, int], None]
 
 _PDF = ".pdf"
 # A quarter of the time that the smallest file takes, for a tenth more bytes.
@@ -95,7 +94,7 @@ def read_document_folder(
     done = len(images)
     for number, (name, path) in enumerate(pdfs.items(), start=1):
         try:
-            for page_id, image, count in _pdf_pages(path, name, drawn, dpi):
+            for page_id, image, count in drawn_pages(find_document(path, document_id=name), drawn, dpi):
                 documents.setdefault(name, []).append(page_id)
                 done += 1
                 if isinstance(image, DocumentError):
@@ -107,6 +106,32 @@ def read_document_folder(
         except DocumentError as error:
             refusals.refuse(name, error)
     return DocumentPages(tuple(pages.values()), {name: tuple(ids) for name, ids in documents.items()})
+
+
+def drawn_pages(document: Document, drawn: Path, dpi: float) -> Iterator[tuple[str, Path | DocumentError, int]]:
+    """The pages of a PDF as PNG files: the id of each, its image or why it has none, and how many pages there are.
+
+    The id is that of the document, ``#`` and the number from 1.
+
+    Args:
+        drawn, dpi: See :func:`read_document_folder`.
+
+    Raises:
+        DocumentError: The PDF cannot be opened.
+        StoreError: A page cannot be written.
+    """
+    with DocumentReader(document, dpi=dpi, ocr=NoOcr()) as reader:
+        made_from = {"content": reader.content_fingerprint(), **reader.image_fingerprint()}
+        home = drawn / hashlib.sha256(canonical_json(made_from).encode()).hexdigest()[:32]
+        count = _page_count(home / "pages.json", reader, {**made_from, "document": document.id})
+        for number in range(1, count + 1):
+            image: Path | DocumentError = home / f"page-{number:04d}.png"
+            if not image.is_file():
+                try:
+                    write_atomically(image, _png(reader.image(number - 1)))
+                except DocumentError as error:
+                    image = error
+            yield f"{document.id}#{number}", image, count
 
 
 def _found(folder: Path, drawn: Path) -> tuple[dict[str, Path], dict[str, Path]]:
@@ -127,26 +152,6 @@ def _found(folder: Path, drawn: Path) -> tuple[dict[str, Path], dict[str, Path]]
             if found is not None:
                 found[_normalised(path.relative_to(folder).as_posix())] = path
     return images, pdfs
-
-
-def _pdf_pages(path: Path, name: str, drawn: Path, dpi: float) -> Iterator[tuple[str, Path | DocumentError, int]]:
-    """Id and image of each page, or why it has none, and how many pages there are.
-
-    Raises:
-        DocumentError: The PDF cannot be opened.
-    """
-    with DocumentReader(find_document(path, document_id=name), dpi=dpi, ocr=NoOcr()) as reader:
-        made_from = {"content": reader.content_fingerprint(), **reader.image_fingerprint()}
-        home = drawn / hashlib.sha256(canonical_json(made_from).encode()).hexdigest()[:32]
-        count = _page_count(home / "pages.json", reader, {**made_from, "document": name})
-        for number in range(1, count + 1):
-            image: Path | DocumentError = home / f"page-{number:04d}.png"
-            if not image.is_file():
-                try:
-                    write_atomically(image, _png(reader.image(number - 1)))
-                except DocumentError as error:
-                    image = error
-            yield f"{name}#{number}", image, count
 
 
 def _page_count(note: Path, reader: DocumentReader, facts: Mapping[str, object]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from conceptformer.errors import DataError
-from conceptformer.records import ImageSource
+from conceptformer.records import ImageSource, OnProgress
 from visar.documents.images import DAMAGE, FORMATS
 
 # 20,000 x 20,000: a large scanned map. It takes up to 3.2 GB while it is decoded.
@@ -81,7 +81,7 @@ class ImageFacts:
 
 
 def read_image_facts(
-    paths: Sequence[Path], on_progress: Callable[[int, int], None] | None = None
+    paths: Sequence[Path], on_progress: OnProgress | None = None
 ) -> dict[Path, ImageFacts | DataError]:
     """Look at many image files, several at a time.
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conceptformer.data.line_files import placed_lines
+from conceptformer.data.one_line import one_line
 from conceptformer.errors import DataError
 from conceptformer.records import EvidenceBox, Page
 from conceptformer.regions import RelativeFrame, frame_named, valid_boxes
@@ -97,7 +99,7 @@ class Refusals:
 
     def refuse(self, place: str, reason: object) -> None:
         """List a row or a box as left out."""
-        self._lines.append(_one_line(f"{place}: {reason}"))
+        self._lines.append(one_line(f"{place}: {reason}"))
 
     def usable_boxes(
         self, place: str, row: JsonRow, boxes: object, labels: Sequence[str] | None, image_size: tuple[int, int]
@@ -119,7 +121,7 @@ class Refusals:
         checked = valid_boxes(boxes, labels, frame, image_size)
         for line in checked.dropped:
             self.refuse(place, line)
-        self._clipped += (_one_line(f"{place}: {line}") for line in checked.clipped)
+        self._clipped += (one_line(f"{place}: {line}") for line in checked.clipped)
         return checked.boxes
 
     def result(self, used: int, what: str) -> tuple[str, ...]:
@@ -159,18 +161,8 @@ def read_json_rows(path: Path, needed: Sequence[str], possible: Sequence[str], r
     Raises:
         DataError: The file is missing or cannot be read.
     """
-    try:
-        # As bytes: str.splitlines would also end a line at U+2028 and its like, which texts may hold.
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; expected one JSON object per line with {', '.join(needed)}") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); expected a JSONL file") from error
     rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"{path.name}:{number}"
+    for place, line in placed_lines(path, f"one JSON object per line with {', '.join(needed)}"):
         try:
             values = json.loads(line.decode(), object_pairs_hook=_without_repeats)
             _check_keys(values, needed, possible)
@@ -252,8 +244,3 @@ def _checked_text(value: object, key: str) -> str:
         half = ascii(value[error.start])
         raise DataError(f"{key} holds {half}, half of a character (a surrogate without its other)") from error
     return value
-
-
-def _one_line(text: str) -> str:
-    """The text without line ends and without what cannot be written to a file."""
-    return " ".join(text.splitlines()).encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Page images as files of their own: those that lie in Parquet files are copied out, byte for byte."""
+"""Page images as files of their own: those that lie in Parquet files or in a cache are copied out, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.data.images import ImageFacts, read_image_facts
 from conceptformer.data.json_rows import Refusals, shown
 from conceptformer.errors import DataError
-from conceptformer.records import Page
+from conceptformer.records import OnProgress, Page
 from visar.tensor_files import StoreError, canonical_json, remove_leftovers, write_atomically
-
-OnProgress = Callable[[int, int], None]
 
 # First bytes of image files, and what such files are called.
 _KINDS = (
@@ -37,17 +35,20 @@ class PageFiles:
     A file's name holds a digest of the page's id and of the corpus, and the end of the id for people to read.
     """
 
-    def __init__(self, folder: Path, corpus: str) -> None:
+    def __init__(self, folder: Path, corpus: str, *, cache: Path | None = None) -> None:
         """
         Args:
             folder: Where the files go, in up to 256 folders.
             corpus: Tells corpora apart whose pages have equal ids, see :func:`corpus_stamp`.
+            cache: A folder whose image files are copied too, since they may be gone tomorrow. What changes an image
+                must change its file's path there.
 
         Raises:
             StoreError: The folder cannot be looked into.
         """
         self.folder = folder
         self._corpus = corpus
+        self._cache = None if cache is None else cache.resolve()
         self._there: dict[str, Path] = {}
         try:
             for home in folder.iterdir() if folder.is_dir() else ():
@@ -60,7 +61,9 @@ class PageFiles:
 
     def known(self, page: Page) -> Path | None:
         """The page's file, if there is one: the image itself, or a copy of an earlier run."""
-        return page.image if isinstance(page.image, Path) else self._there.get(self._digest(page))
+        if isinstance(page.image, Path) and self._cached(page.image) is None:
+            return page.image
+        return self._there.get(self._digest(page))
 
     def file_of(self, page: Page) -> Path:
         """The page's file, copied if there is none yet.
@@ -72,19 +75,33 @@ class PageFiles:
         known = self.known(page)
         if known is not None:
             return known
-        content = page.image if isinstance(page.image, bytes) else page.image.read_bytes()
+        try:
+            content = page.image if isinstance(page.image, bytes) else page.image.read_bytes()
+        except OSError as error:
+            raise DataError(f"{page.image}: cannot be read ({error.strerror}); expected an image file") from error
         suffix = next((suffix for start, suffix in _KINDS if content.startswith(start)), None)
         if suffix is None:
             raise DataError(f"page {shown(page.page_id)}: not an image; expected PNG, JPEG, WebP, TIFF or BMP")
         digest = self._digest(page)
-        readable = re.sub(r"[^A-Za-z0-9]+", "_", Path(page.page_id).stem)[-_NAME_SHOWN:]
+        # Not the stem, which is without the page's number in report.pdf#3.
+        name = re.sub(r"\.\w+$", "", Path(page.page_id).name)
+        readable = re.sub(r"[^A-Za-z0-9]+", "_", name)[-_NAME_SHOWN:]
         path = self.folder / digest[:2] / f"{digest}-{readable}{suffix}"
         write_atomically(path, content)
         self._there[digest] = path
         return path
 
     def _digest(self, page: Page) -> str:
-        return hashlib.sha256(canonical_json({"corpus": self._corpus, "page": page.page_id}).encode()).hexdigest()[:24]
+        facts = {"corpus": self._corpus, "page": page.page_id}
+        if isinstance(page.image, Path):
+            facts["file"] = self._cached(page.image)
+        return hashlib.sha256(canonical_json(facts).encode()).hexdigest()[:24]
+
+    def _cached(self, image: Path) -> str | None:
+        """The path of an image below the cache; None where it lies elsewhere."""
+        if self._cache is None or not (path := image.resolve()).is_relative_to(self._cache):
+            return None
+        return path.relative_to(self._cache).as_posix()
 
 
 @dataclass(frozen=True)
@@ -120,15 +137,28 @@ def copy_pages(
             refusals.refuse(f"page {shown(page.page_id)}", error)
         if on_progress is not None:
             on_progress(done, len(pages))
-    facts = read_image_facts(list(dict.fromkeys(files.values())))
-    copied: dict[str, CopiedPage] = {}
+    return readable_pages(files, refusals)
+
+
+def readable_pages(
+    files: Mapping[str, Path], refusals: Refusals, on_progress: OnProgress | None = None
+) -> dict[str, CopiedPage]:
+    """The pages whose files are images, by id. Of the images only the headers are read.
+
+    Args:
+        files: By the id of each page.
+        refusals: Gets pages whose image cannot be read.
+        on_progress: Called with (done, all) after each file.
+    """
+    facts = read_image_facts(list(dict.fromkeys(files.values())), on_progress)
+    pages: dict[str, CopiedPage] = {}
     for page_id, path in files.items():
         found = facts[path]
         if isinstance(found, ImageFacts):
-            copied[page_id] = CopiedPage(Page(page_id, path), found.size)
+            pages[page_id] = CopiedPage(Page(page_id, path), found.size)
         else:
             refusals.refuse(f"page {shown(page_id)}", found)
-    return copied
+    return pages
 
 
 def page_of_size(pages: Sequence[CopiedPage], size: tuple[float, float] | None) -> CopiedPage:

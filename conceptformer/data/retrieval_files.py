@@ -10,7 +10,7 @@ Texts are kept byte for byte: a backslash followed by n stays those two characte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from conceptformer.data.images import ImageFacts, read_image_facts
@@ -25,12 +25,10 @@ from conceptformer.data.json_rows import (
     write_json_rows,
 )
 from conceptformer.errors import DataError
-from conceptformer.records import EvidenceBox, Page, RetrievalTask
+from conceptformer.records import EvidenceBox, OnProgress, Page, RetrievalTask
 
 
-def read_retrieval_folder(
-    folder: Path, *, skip_bad_rows: bool, on_progress: Callable[[int, int], None] | None = None
-) -> RetrievalTask:
+def read_retrieval_folder(folder: Path, *, skip_bad_rows: bool, on_progress: OnProgress | None = None) -> RetrievalTask:
     """The task in a folder, in the order of its files. Of the images only the headers are read.
 
     A query whose relevant pages are not all in the corpus cannot be judged and is bad.
@@ -84,7 +82,7 @@ def write_retrieval_folder(folder: Path, task: RetrievalTask) -> None:
 
 
 def _read_pages(
-    folder: Path, refusals: Refusals, on_progress: Callable[[int, int], None] | None
+    folder: Path, refusals: Refusals, on_progress: OnProgress | None
 ) -> tuple[tuple[Page, ...], dict[str, tuple[int, int]]]:
     """The corpus, and the image sizes by page id."""
     places: dict[str, JsonRow] = {}

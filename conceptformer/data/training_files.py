@@ -13,7 +13,7 @@ A row is ``{"query_id", "query", "page_id", "image", "boxes"}`` and, where they 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from conceptformer.data.json_rows import (
     write_json_rows,
 )
 from conceptformer.errors import DataError
-from conceptformer.records import Page, TrainingExample, TrainingSet
+from conceptformer.records import OnProgress, Page, TrainingExample, TrainingSet
 from visar.tensor_files import canonical_json
 
 _NEEDED = ("query_id", "query", "page_id", "image", "boxes")
@@ -39,9 +39,7 @@ _POSSIBLE = ("labels", "frame", "input_size", "other_positives")
 _OF_PROPOSALS = ("format", "image_size", "model", "prompt_version")
 
 
-def read_training_rows(
-    path: Path, *, skip_bad_rows: bool, on_progress: Callable[[int, int], None] | None = None
-) -> TrainingSet:
+def read_training_rows(path: Path, *, skip_bad_rows: bool, on_progress: OnProgress | None = None) -> TrainingSet:
     """Training pairs of a JSONL file, in its order. Of the images only the headers are read.
 
     Args:
@@ -58,7 +56,14 @@ def read_training_rows(
     """
     path = Path(path)
     refusals = Refusals(path, skip=skip_bad_rows)
-    pairs = _pairs(read_json_rows(path, _NEEDED, (*_POSSIBLE, *_OF_PROPOSALS), refusals), path.parent, refusals)
+    pairs: list[PairRow] = []
+    for row, pair, fault in pair_rows(
+        read_json_rows(path, _NEEDED, (*_POSSIBLE, *_OF_PROPOSALS), refusals), path.parent
+    ):
+        if pair is not None and fault is None:
+            pairs.append(pair)
+        else:
+            refusals.refuse(row.place if pair is None else pair.named_place, fault)
     facts = read_image_facts(list(dict.fromkeys(pair.image for pair in pairs)), on_progress)
     examples = []
     fingerprint = hashlib.sha256()
@@ -69,7 +74,7 @@ def read_training_rows(
                 raise found
             example = _example(pair, found.size, refusals)
         except DataError as error:
-            refusals.refuse(pair.place, error)
+            refusals.refuse(pair.named_place, error)
             continue
         examples.append(example)
         fingerprint.update(f"{canonical_json(_content(example, found))}\n".encode())
@@ -90,26 +95,48 @@ def write_training_rows(path: Path, examples: Iterable[TrainingExample]) -> None
 
 
 @dataclass(frozen=True)
-class _Pair:
+class PairRow:
+    """The texts of a row that names a query and a page.
+
+    Attributes:
+        row: As it stands in the file.
+        image: The page's file.
+        other_positives: Ids of further pages that answer the query.
+    """
+
     row: JsonRow
     query_id: str
     query: str
     page_id: str
     image: Path
-    other_positives: tuple[str, ...]
+    other_positives: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
-        return f"{self.row.place} (query {shown(self.query_id)}, page {shown(self.page_id)})"
+        """File name and line."""
+        return self.row.place
+
+    @property
+    def named_place(self) -> str:
+        """The place with the ids, for messages about several files."""
+        return f"{self.place} (query {shown(self.query_id)}, page {shown(self.page_id)})"
 
 
-def _pairs(rows: Iterable[JsonRow], folder: Path, refusals: Refusals) -> list[_Pair]:
-    """The rows whose texts are usable and which contradict no earlier one."""
-    accepted: list[_Pair] = []
+def pair_rows(rows: Iterable[JsonRow], folder: Path) -> Iterator[tuple[JsonRow, PairRow | None, DataError | None]]:
+    """Each row, its texts, and what is wrong with them.
+
+    Args:
+        rows: With query_id, query, page_id and image, and possibly other_positives.
+        folder: Of the file, which names images relative to it.
+
+    Yields:
+        The row; its texts, None where they cannot be read; why they cannot, or what they contradict in an earlier row,
+        None for a good row.
+    """
     known = KnownPairs()
     for row in rows:
         try:
-            pair = _Pair(
+            pair = PairRow(
                 row,
                 row.text("query_id"),
                 row.text("query"),
@@ -118,23 +145,22 @@ def _pairs(rows: Iterable[JsonRow], folder: Path, refusals: Refusals) -> list[_P
                 row.texts("other_positives"),
             )
         except DataError as error:
-            refusals.refuse(row.place, error)
+            yield row, None, error
             continue
         try:
             known.add(row.place, pair.query_id, pair.query, pair.page_id, pair.image)
         except DataError as error:
-            refusals.refuse(pair.place, error)
+            yield row, pair, error
         else:
-            accepted.append(pair)
-    return accepted
+            yield row, pair, None
 
 
-def _example(pair: _Pair, image_size: tuple[int, int], refusals: Refusals) -> TrainingExample:
+def _example(pair: PairRow, image_size: tuple[int, int], refusals: Refusals) -> TrainingExample:
     values = pair.row.values
     labels = values.get("labels")
     if labels is not None and not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
         raise DataError(f"labels are {shown(labels)}; expected a list of texts, one for each box")
-    boxes = refusals.usable_boxes(pair.place, pair.row, values["boxes"], labels, image_size)
+    boxes = refusals.usable_boxes(pair.named_place, pair.row, values["boxes"], labels, image_size)
     page = Page(pair.page_id, pair.image)
     return TrainingExample(pair.query_id, pair.query, page, image_size, boxes, pair.other_positives)
 

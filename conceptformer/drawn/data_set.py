@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from conceptformer.drawn.plan import PlannedPage, SplitPlan
 from conceptformer.drawn.queries import vocabulary
 from conceptformer.drawn.things import FORMS, WORDS, all_things
 from conceptformer.errors import DataError
+from conceptformer.records import OnProgress
 
 DRAWING_VERSION = 1
 """Part of the manifest: to be raised when the same settings give other pages or queries than before."""
@@ -91,7 +92,7 @@ class DrawnPages:
         """Texts that hold every word and sign of every query; a tokenizer can be trained on them."""
         return vocabulary(self._sheet.things)
 
-    def write(self, on_progress: Callable[[int, int], None] | None = None) -> DrawnFolders:
+    def write(self, on_progress: OnProgress | None = None) -> DrawnFolders:
         """Draw what is missing; nothing where the folder holds exactly this drawing, whole.
 
         After a kill the next call goes on where the last one stopped. A drawing with other settings is replaced. Where
@@ -107,7 +108,7 @@ class DrawnPages:
         with alone(self.folder):
             return self._write(on_progress)
 
-    def _write(self, on_progress: Callable[[int, int], None] | None) -> DrawnFolders:
+    def _write(self, on_progress: OnProgress | None) -> DrawnFolders:
         drawing = DrawingFolder(self.folder, self._facts(), (TRAIN_IMAGES, HELD_OUT_IMAGES))
         folders = DrawnFolders(self.folder / "train" / "train.jsonl", self.folder / "held_out")
         if drawing.is_complete():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,7 @@ from conceptformer.data.parquet_pages import parquet_columns, stored_rows
 from conceptformer.data.table_files import chosen_columns, identifier
 from conceptformer.errors import DataError
 from conceptformer.opendocvqa.queries import matching_files
-from conceptformer.records import Page
-
-OnProgress = Callable[[int, int], None]
+from conceptformer.records import OnProgress, Page
 
 _NEEDED, _POSSIBLE = {"page_id": ("doc_id",)}, {"name": ("dataset_name",)}
 

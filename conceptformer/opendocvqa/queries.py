@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from conceptformer.data.folder import HubData, data_folder
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.table_files import Columns, cell_text, identifier, read_table
 from conceptformer.errors import DataError
+from conceptformer.records import EvidenceBox
 
 SOURCES = ("docvqa", "infovqa", "visualmrc", "openwikitable", "dude", "mhdocvqa")
 """What the training set is made of, in the order of Table 4."""
@@ -28,12 +29,20 @@ class Evidence:
     Attributes:
         row: Holds their frame and the size of the image that absolute numbers refer to.
         image_size: (width, height) of the page that they lie on, where that is said instead of the page.
+        description: One text for all boxes together.
     """
 
     row: JsonRow
     boxes: object
     labels: Sequence[str] | None
     image_size: tuple[float, float] | None = None
+    description: str | None = None
+
+    def described(self, boxes: Sequence[EvidenceBox]) -> tuple[EvidenceBox, ...]:
+        """Those boxes that can be used; the first bears the description."""
+        if self.description is None or not boxes:
+            return tuple(boxes)
+        return replace(boxes[0], label=self.description), *boxes[1:]
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,7 @@ class ReleasedTrainset:
 def stated_evidence(row: JsonRow, frame: str) -> Evidence | None:
     """The evidence of a row, or None where it states no box.
 
-    One description stands for all boxes of a row: it becomes the label of the first. A list in JSON gives a label to
-    each.
+    One description stands for all boxes of a row. A list in JSON gives a label to each.
 
     Raises:
         DataError: Boxes or sizes are none.
@@ -92,18 +91,20 @@ def stated_evidence(row: JsonRow, frame: str) -> Evidence | None:
         return None
     sizes: Mapping[str, tuple[float, float] | None] = {key: _size(row, key) for key in ("image_size", "input_size")}
     stated = JsonRow(row.place, {"frame": frame, "input_size": sizes["input_size"]})
-    return Evidence(stated, boxes, _labels(row.values.get("label"), len(boxes)), sizes["image_size"])
+    label = row.values.get("label")
+    text = label if isinstance(label, str) else ""
+    labels = _labels(text, len(boxes))
+    return Evidence(stated, boxes, labels, sizes["image_size"], text if labels is None else None)
 
 
-def _labels(description: object, count: int) -> list[str]:
-    text = description if isinstance(description, str) else ""
+def _labels(text: str, count: int) -> list[str] | None:
+    """The labels that a text lists in JSON, if it has one for each box."""
     try:
         labels = json.loads(text)
     except ValueError:
-        labels = None
-    if isinstance(labels, list) and len(labels) == count and all(isinstance(label, str) for label in labels):
-        return labels
-    return [text, *[""] * (count - 1)]
+        return None
+    fits = isinstance(labels, list) and len(labels) == count and all(isinstance(label, str) for label in labels)
+    return labels if fits else None
 
 
 def _size(row: JsonRow, key: str) -> tuple[float, float] | None:

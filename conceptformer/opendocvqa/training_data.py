@@ -16,11 +16,11 @@ from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, corpus_stamp, page_of_size
 from conceptformer.data.pair_files import write_pair_files
 from conceptformer.errors import DataError
-from conceptformer.opendocvqa.corpus import Corpus, OnProgress, WantedPages, find_pages
+from conceptformer.opendocvqa.corpus import Corpus, WantedPages, find_pages
 from conceptformer.opendocvqa.queries import SOURCES, Evidence, QuerySource, TrainingQuery
 from conceptformer.opendocvqa.table4 import SourceCount, beside_table4
 from conceptformer.proposals.box_file import read_done
-from conceptformer.records import EvidenceBox, Page, TrainingExample
+from conceptformer.records import EvidenceBox, OnProgress, Page, TrainingExample
 from visar.tensor_files import write_atomically
 
 IMAGES, SUMMARY = "images", "summary.json"
@@ -180,7 +180,8 @@ class _Merge:
         if evidence is not None:
             place = f"{evidence.row.place} (query {shown(query.query_id)}, page {shown(page_id)})"
             try:
-                boxes = self.refusals.usable_boxes(place, evidence.row, evidence.boxes, evidence.labels, copied.size)
+                usable = self.refusals.usable_boxes(place, evidence.row, evidence.boxes, evidence.labels, copied.size)
+                boxes = evidence.described(usable)
             except DataError as error:
                 self.refusals.refuse(place, f"{error}; no boxes")
         return TrainingExample(query.query_id, query.text, copied.page, copied.size, boxes, others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from conceptformer.errors import TrainingError
 from conceptformer.plan.data_plan import DataPlan, StatedData, plan_data
 from conceptformer.plan.flops import StepFlops, step_flops
 from conceptformer.plan.memory import A100_40GB, GpuModel, MemoryEstimate, memory_per_gpu, step_bytes
-from conceptformer.records import TrainingSet
+from conceptformer.records import OnProgress, TrainingSet
 from conceptformer.step.model import TrainingModel
 from conceptformer.step.passes import SharedPrefix
 from conceptformer.training.run import Method
@@ -118,7 +118,7 @@ def plan_run(
     *,
     gpus: int,
     gpu: GpuModel = A100_40GB,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> RunPlan:
     """Work out what a run would be. No weights and no page is read.
 

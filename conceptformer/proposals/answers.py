@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from conceptformer.data.one_line import one_line
+
 _KEPT, _SHOWN = 10_000, 80
 _CUT_OFF, _WITHHELD = "length", "content_filter"
 
@@ -88,5 +90,4 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
+    return repr(one_line(text, most=_SHOWN))

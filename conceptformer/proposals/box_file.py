@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from conceptformer.data.json_rows import JsonRow, Refusals, read_json_rows, shown
 from conceptformer.errors import DataError
+from visar.tensor_files import StoreError
 
 FORMAT = "evidence-boxes/1"
 SCHEMA = Path(__file__).with_name("evidence-boxes.schema.json")
@@ -20,6 +21,9 @@ NEEDED_KEYS = (
     "prompt_version",
 )  # fmt: skip
 POSSIBLE_KEYS = ("other_positives",)
+
+COMPANIONS = ("failed", "raw")
+"""Names of the files beside a box file, see :func:`companion`."""
 
 PairKey: TypeAlias = tuple[str, str]
 """(query id, page id)"""
@@ -43,6 +47,21 @@ class NothingRefused(Refusals):
 def companion(path: Path, name: str) -> Path:
     """``BOXES.NAME.jsonl`` beside ``BOXES.jsonl``."""
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.{name}.jsonl")
+
+
+def remove_file(path: Path, reason: str) -> None:
+    """Remove a file of an earlier run, if there is one, that a user would take for one of this run.
+
+    Args:
+        reason: Why there is nothing to be written, for the message.
+
+    Raises:
+        StoreError: It cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be removed ({error.strerror}); remove it: {reason}") from error
 
 
 def read_done(path: Path) -> dict[PairKey, JsonRow]:

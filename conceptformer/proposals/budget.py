@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from conceptformer.errors import ConceptFormerError
+from visar.report.wording import counted
 
 
 class BudgetSpentError(Exception):
@@ -85,9 +86,9 @@ class Budget:
             BudgetSpentError: It may not be made.
         """
         if self.calls is not None and usage.calls >= self.calls:
-            raise BudgetSpentError(f"the budget of {self.calls:,} calls is spent")
+            raise BudgetSpentError(f"the budget of {counted(self.calls, 'call')} is spent")
         if self.tokens is not None and usage.tokens >= self.tokens:
-            raise BudgetSpentError(f"the budget of {self.tokens:,} tokens is spent")
+            raise BudgetSpentError(f"the budget of {counted(self.tokens, 'token')} is spent")
         usage.calls += 1
 
     def record(self, usage: Usage, tokens: tuple[int, int] | None) -> None:

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from conceptformer.data.one_line import one_line
 from conceptformer.errors import ConceptFormerError, MissingExtraError
 from conceptformer.proposals.answers import Answer, read_answer
-from conceptformer.proposals.budget import Budget, Usage
+from conceptformer.proposals.budget import Budget, BudgetSpentError, Usage
 from conceptformer.proposals.endpoint import Endpoint
+from conceptformer.proposals.failed_requests import (
+    NOT_IMPLEMENTED,
+    FailedRequestError,
+    no_connection,
+    of_transport,
+)
 from conceptformer.proposals.prompt import REPLY_SCHEMA
 from conceptformer.proposals.retries import RetryPolicy, retry_after_seconds
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
 _TOLD = 200
 # Shorter ones are words that stand for no key at all, as local servers like them, and may stand in any text.
 _SHORTEST_KEY = 12
-_TRY_AGAIN = {408, 409, 425, 429}  # and the server's own errors
-_NOT_IMPLEMENTED = 501
 _KEY_REFUSED, _NO_CREDIT, _NOT_FOUND = {401, 403}, 402, {404, 405}
 # With one of these, servers refuse fields of a request that they do not know.
-_MAY_MEAN_STRUCTURE = {400, 404, 422, _NOT_IMPLEMENTED}
+_MAY_MEAN_STRUCTURE = {400, 404, 422, NOT_IMPLEMENTED}
 _USED_UP = "insufficient_quota"
 _CONNECTION_SECONDS = 15.0
 
@@ -36,36 +43,6 @@ class CallError(Exception):
 
 class ProposalWarning(UserWarning):
     """Something about the proposals is not as it was asked for, or doubtful; the message says what."""
-
-
-class _FailedRequestError(Exception):
-    """One request that failed, and what is known of it."""
-
-    def __init__(
-        self,
-        told: str,
-        *,
-        status: int | None = None,
-        code: str | None = None,
-        retry_after: float | None = None,
-        unreachable: bool = False,
-    ) -> None:
-        """
-        Args:
-            status: Of the answer; None where none came.
-            code: The server's own name of the error.
-            retry_after: Seconds that the server asks to wait.
-            unreachable: Whether there was not even a connection.
-        """
-        super().__init__(told)
-        self.status, self.code, self.retry_after, self.unreachable = status, code, retry_after, unreachable
-
-    @property
-    def passing(self) -> bool:
-        """Whether the same request may succeed later."""
-        if self.status is None:
-            return True
-        return (self.status >= 500 and self.status != _NOT_IMPLEMENTED) or self.status in _TRY_AGAIN
 
 
 class Client:
@@ -80,7 +57,7 @@ class Client:
             concurrency: Calls under way at once; those that wait to be tried again count among them.
 
         Raises:
-            ConceptFormerError: The environment holds no key.
+            ConceptFormerError: The environment holds no key, or something with which no connection can be set up.
             MissingExtraError: The package openai is not installed.
         """
         try:
@@ -96,16 +73,28 @@ class Client:
         self._reached = False
         self._hopeless: ConceptFormerError | None = None
         self._resume_at = 0.0
+        self._trouble = ""
+        self._sdk = self._connected()
+
+    def _connected(self) -> AsyncOpenAI:
+        """The SDK, which reads addresses of proxies and files of certificates in the environment."""
+        seconds = self._endpoint.timeout_seconds
+        try:
+            # Tries are counted and waited for here, since they touch the budget and all other calls.
+            return self._openai.AsyncOpenAI(
+                base_url=self._endpoint.base_url,
+                api_key=self._key,
+                max_retries=0,
+                timeout=self._openai.Timeout(seconds, connect=min(seconds, _CONNECTION_SECONDS)),
+            )
+        except (ImportError, OSError, ValueError, *of_transport("InvalidURL")) as error:
+            raise ConceptFormerError(
+                f"{self._endpoint.base_url}: no connection can be set up ({self._told(str(error))}); check "
+                "api.base_url, and the environment's settings of proxies and certificates, such as ALL_PROXY and "
+                "SSL_CERT_FILE"
+            ) from error
 
     async def __aenter__(self) -> Client:
-        seconds = self._endpoint.timeout_seconds
-        # Tries are counted and waited for here, since they touch the budget and all other calls.
-        self._sdk = self._openai.AsyncOpenAI(
-            base_url=self._endpoint.base_url,
-            api_key=self._key,
-            max_retries=0,
-            timeout=self._openai.Timeout(seconds, connect=min(seconds, _CONNECTION_SECONDS)),
-        )
         return self
 
     async def __aexit__(self, *_reason: object) -> None:
@@ -130,7 +119,7 @@ class Client:
             await self._end_of_pause()
             try:
                 return await self._one_answer(messages)
-            except _FailedRequestError as failure:
+            except FailedRequestError as failure:
                 self._hopeless = self._hopeless or self._reason_to_stop(failure, last=attempt == attempts)
                 if self._hopeless is not None:
                     raise self._hopeless from failure
@@ -153,10 +142,13 @@ class Client:
         structured = self._structured
         try:
             answer = await self._request(messages, structured)
-        except _FailedRequestError as failure:
+        except FailedRequestError as failure:
             if not structured or self._structure_was_taken or failure.status not in _MAY_MEAN_STRUCTURE:
                 raise
-            answer = await self._request(messages, False)
+            try:
+                answer = await self._request(messages, False)
+            except BudgetSpentError:
+                raise failure from None  # it says more, and may hold for all calls
             if self._structured:
                 self._structured = False
                 message = f"the server refuses structured output ({failure}); replies are read as texts from now on"
@@ -168,7 +160,19 @@ class Client:
     async def _request(self, messages: Messages, structured: bool) -> Answer:
         if self._hopeless is not None:  # another call has found out in the meantime
             raise self._hopeless
-        self._budget.take_call(self._usage)
+        try:
+            self._budget.take_call(self._usage)
+        except BudgetSpentError as spent:
+            raise BudgetSpentError(f"{spent}{self._trouble}") from None
+        try:
+            answer = await self._sent(messages, structured)
+        except FailedRequestError as failure:
+            self._trouble = f" (the last call failed: {failure})"
+            raise
+        self._trouble = ""
+        return answer
+
+    async def _sent(self, messages: Messages, structured: bool) -> Answer:
         endpoint = self._endpoint
         options: dict[str, Any] = {"temperature": endpoint.temperature, **(endpoint.extra_body or {})}
         if endpoint.max_tokens is not None:
@@ -180,19 +184,19 @@ class Client:
             body = await asyncio.wait_for(self._receive(messages, options), endpoint.timeout_seconds)
         except self._openai.APIStatusError as error:
             self._reached = True
-            raise _FailedRequestError(
+            raise FailedRequestError(
                 f"the server answers {error.status_code}: {self._told(error.body)}",
                 status=error.status_code,
                 code=error.code,
                 retry_after=retry_after_seconds(error.response.headers),
             ) from error
         except (asyncio.TimeoutError, self._openai.APITimeoutError) as error:
-            unreachable = _no_connection(error)
+            unreachable = no_connection(error)
             told = "no connection" if unreachable else f"no answer within {endpoint.timeout_seconds:g} seconds"
-            raise _FailedRequestError(told, unreachable=unreachable) from error
-        except (self._openai.APIConnectionError, *_transport_errors()) as error:
+            raise FailedRequestError(told, unreachable=unreachable) from error
+        except (self._openai.APIConnectionError, *of_transport("HTTPError")) as error:
             told = self._told(str(error.__cause__ or error) or type(error).__name__)
-            raise _FailedRequestError(f"the connection failed: {told}", unreachable=_no_connection(error)) from error
+            raise FailedRequestError(f"the connection failed: {told}", unreachable=no_connection(error)) from error
         self._reached = True
         answer = read_answer(body, most_bytes=endpoint.max_reply_bytes, hide=self._hide)
         self._budget.record(self._usage, answer.tokens)
@@ -214,7 +218,7 @@ class Client:
                     break
         return b"".join(parts)[:most]
 
-    def _reason_to_stop(self, failure: _FailedRequestError, last: bool) -> ConceptFormerError | None:
+    def _reason_to_stop(self, failure: FailedRequestError, last: bool) -> ConceptFormerError | None:
         """Why no other request can succeed either; None where one may."""
         where, told, pause = self._endpoint.base_url, f"({failure})", failure.retry_after
         if failure.unreachable and (last or not self._reached):
@@ -241,8 +245,7 @@ class Client:
         if isinstance(value, dict):
             told = value.get("message") or value.get("detail")
             value = told if isinstance(told, str) else json.dumps(value, ensure_ascii=False, default=str)
-        text = self._hide(" ".join(str(value or "nothing more").split()))
-        return text if len(text) <= _TOLD else f"{text[: _TOLD - 3]}..."
+        return one_line(self._hide(str(value or "nothing more")), most=_TOLD)
 
     def _hide(self, text: str) -> str:
         return text.replace(self._key, "[key]") if len(self._key) >= _SHORTEST_KEY else text
@@ -250,17 +253,3 @@ class Client:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """What may be raised while a body is read: the SDK passes that on from the library below, of which it has two."""
-    return tuple(sys.modules[name].HTTPError for name in ("httpx", "httpx2") if name in sys.modules)
-
-
-def _no_connection(error: BaseException | None) -> bool:
-    """Whether one of the causes says that there was no connection, by the name it has in both libraries."""
-    while error is not None:
-        if type(error).__name__ in {"ConnectError", "ConnectTimeout"}:
-            return True
-        error = error.__cause__
-    return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,8 @@ from urllib.parse import urlsplit
 from conceptformer.errors import ConceptFormerError
 
 _NO_KEY = "none"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CALL = "/chat/completions"
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,12 @@ class Endpoint:
         self._check_address()
         if not isinstance(self.model, str) or not self.model.strip():
             raise ConceptFormerError("api.model: expected the name of a model on the server; write api.model=NAME")
-        if self.key_env is not None and (not isinstance(self.key_env, str) or not self.key_env):
-            raise ConceptFormerError(f"api.key_env is {self.key_env!r}; expected the name of a variable, or null")
+        if self.key_env is not None and not (isinstance(self.key_env, str) and _VARIABLE.fullmatch(self.key_env)):
+            # Not shown: it may be the key itself.
+            raise ConceptFormerError(
+                "api.key_env: expected the name of the environment variable that holds the key, such as "
+                "OPENAI_API_KEY, or null"
+            )
         if not isinstance(self.structured, bool):
             raise ConceptFormerError(f"api.structured: expected true or false, got {self.structured!r}")
         if self.extra_body is not None and not isinstance(self.extra_body, Mapping):
@@ -71,8 +79,8 @@ class Endpoint:
         key = os.environ.get(self.key_env, "").strip()
         if not key:
             raise ConceptFormerError(
-                f"{self.key_env} is not set in the environment; set it to the key for {self.base_url}, name another "
-                "variable by api.key_env=NAME, or write api.key_env=null for a server that needs no key"
+                f"{self.key_env} is not set in the environment, or empty; set it to the key for {self.base_url}, name "
+                "another variable by api.key_env=NAME, or write api.key_env=null for a server that needs no key"
             )
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConceptFormerError(f"{self.key_env} holds signs that no key has (spaces, or no ASCII); correct it")
@@ -84,7 +92,7 @@ class Endpoint:
             raise ConceptFormerError(f"api.base_url: {wanted}; write api.base_url=URL")
         try:
             parts = urlsplit(self.base_url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            usable = parts.scheme in ("http", "https") and parts.port != 0 and _is_host(parts.hostname)
         except ValueError:
             raise ConceptFormerError(f"api.base_url cannot be read as an address; {wanted}") from None
         if parts.username is not None or parts.password is not None:
@@ -95,5 +103,24 @@ class Endpoint:
             raise ConceptFormerError(
                 "api.base_url holds a '?' or a '#'; expected an address without, and the key in the environment"
             )
-        if not usable:
+        if not usable or re.search(r"[\s\\]", self.base_url):
             raise ConceptFormerError(f"api.base_url is {self.base_url!r}; {wanted}")
+        if parts.path.rstrip("/").endswith(_CALL):
+            address = self.base_url.rstrip("/").removesuffix(_CALL)
+            raise ConceptFormerError(
+                f"api.base_url is {self.base_url!r}; write api.base_url={address}, without {_CALL}"
+            )
+
+
+def _is_host(name: str | None) -> bool:
+    """Whether a name can be one in the network: an address in numbers, or parts with dots between them."""
+    if not name or "%" in name.partition(":")[0]:
+        return False
+    try:
+        if ":" in name or re.fullmatch(r"\d+(\.\d+){3}", name):
+            ipaddress.ip_address(name)
+        else:
+            name.encode("idna")
+    except ValueError:
+        return False
+    return True

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from conceptformer.data.json_rows import read_json_rows, write_json_rows
-from conceptformer.proposals.box_file import NothingRefused, PairKey
+from conceptformer.proposals.box_file import NothingRefused, PairKey, remove_file
 from conceptformer.proposals.row_file import RowFile
-from visar.tensor_files import StoreError
 
 FORMAT = "evidence-boxes-failed/1"
 _KEYS = ("format", "query_id", "page_id", "place", "reason", "tries")
@@ -103,8 +101,4 @@ class FailureFile:
         if self.all:
             write_json_rows(self.path, [{"format": FORMAT, **asdict(failure)} for failure in self.all])
             return
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot be removed ({error.strerror}); remove it: nothing failed") from error
+        remove_file(self.path, "nothing failed")

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.data.images import read_image_facts
-from conceptformer.data.json_rows import JsonRow, KnownPairs, Refusals, image_path, read_json_rows
+from conceptformer.data.json_rows import JsonRow, Refusals, read_json_rows
+from conceptformer.data.one_line import one_line
+from conceptformer.data.training_files import PairRow, pair_rows
 from conceptformer.errors import DataError
 from conceptformer.proposals.box_file import PairKey
 from conceptformer.proposals.failures import Failure
+from conceptformer.records import OnProgress
+from visar.report.wording import counted
 
 _NEEDED = ("query_id", "query", "page_id", "image")
 _POSSIBLE = ("other_positives",)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A query and a page that answers it.
-
-    Attributes:
-        place: File and line, for messages.
-        other_positives: Ids of further pages that answer the query; they only pass through.
-    """
-
-    query_id: str
-    query: str
-    page_id: str
-    image: Path
-    place: str
-    other_positives: tuple[str, ...] = ()
+class Pair(PairRow):
+    """A query and a page that answers it. The ``other_positives`` of its row only pass through: none is asked for."""
 
     @property
     def key(self) -> PairKey:
@@ -39,7 +31,7 @@ class Pair:
 
     def failure(self, reason: object, tries: int = 0) -> Failure:
         """This pair as a failure."""
-        return Failure(self.query_id, self.page_id, self.place, _one_line(str(reason)), tries)
+        return Failure(self.query_id, self.page_id, self.place, one_line(str(reason)), tries)
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ def read_pairs(path: Path) -> PairList:
     earlier row: another text of the same query, another image of the same page.
 
     Raises:
-        DataError: The file is missing, cannot be read, is empty, or a Parquet file.
+        DataError: The file is missing, cannot be read, is a Parquet file, or holds no such row.
     """
     if path.suffix.lower() == ".parquet":
         raise DataError(
@@ -65,23 +57,24 @@ def read_pairs(path: Path) -> PairList:
             "Parquet files, python -m conceptformer.pairs of other corpora"
         )
     refused = _Refused(path)
-    known = KnownPairs()
     pairs: list[Pair] = []
-    for row in read_json_rows(path, _NEEDED, _POSSIBLE, refused):
-        try:
-            pair = _pair(row, path.parent)
-            known.add(pair.place, pair.query_id, pair.query, pair.page_id, pair.image)
-        except DataError as error:
-            refused.refuse_row(row, error)
+    for row, pair, fault in pair_rows(read_json_rows(path, _NEEDED, _POSSIBLE, refused), path.parent):
+        if pair is not None and fault is None:
+            pairs.append(Pair(row, pair.query_id, pair.query, pair.page_id, pair.image, pair.other_positives))
         else:
-            pairs.append(pair)
-    if not pairs and not refused.failures:
-        raise DataError(f"{path}: no pairs; expected one JSON object per line with {', '.join(_NEEDED)}")
+            refused.refuse_row(row, fault)
+    if not pairs:
+        count, first = len(refused.failures), next((f"{one.place}: {one.reason}" for one in refused.failures), "")
+        found = f"none in {counted(count, 'row')}, the first: {first}" if count else "it is empty"
+        raise DataError(
+            f"{path}: expected pairs, one JSON object per line with {', '.join(_NEEDED)}, such as pairs.jsonl of "
+            f"python -m conceptformer.pairs; {found}"
+        )
     return PairList(tuple(pairs), tuple(refused.failures))
 
 
 def without_bad_images(
-    pairs: Iterable[Pair], on_progress: Callable[[int, int], None] | None = None
+    pairs: Iterable[Pair], on_progress: OnProgress | None = None
 ) -> tuple[list[Pair], list[Failure]]:
     """Leave out pairs whose image is missing or, as far as its header tells, none that can be used.
 
@@ -95,12 +88,6 @@ def without_bad_images(
     return usable, [pair.failure(faults[pair.image]) for pair in pairs if pair.image in faults]
 
 
-def _pair(row: JsonRow, folder: Path) -> Pair:
-    image = image_path(row.text("image"), folder)
-    others = row.texts("other_positives")
-    return Pair(row.text("query_id"), row.text("query"), row.text("page_id"), image, row.place, others)
-
-
 class _Refused(Refusals):
     """Collects rows that cannot be asked for, with what is known of them."""
 
@@ -109,14 +96,10 @@ class _Refused(Refusals):
         self.failures: list[Failure] = []
 
     def refuse(self, place: str, reason: object) -> None:
-        self.failures.append(Failure(None, None, place, _one_line(str(reason))))
+        self.failures.append(Failure(None, None, place, one_line(str(reason))))
 
     def refuse_row(self, row: JsonRow, reason: object) -> None:
         query_id, page_id = (
-            _one_line(value) if isinstance(value := row.values[key], str) else None for key in ("query_id", "page_id")
+            one_line(value) if isinstance(value := row.values[key], str) else None for key in ("query_id", "page_id")
         )
-        self.failures.append(Failure(query_id, page_id, row.place, _one_line(str(reason))))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).encode(errors="backslashreplace").decode()
+        self.failures.append(Failure(query_id, page_id, row.place, one_line(str(reason))))

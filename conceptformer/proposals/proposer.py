@@ -41,6 +41,8 @@ class BoxCounts:
         dropped: Boxes of rows of the box file that are not used, for the reasons in the raw replies.
         first_dropped: The first of these, with its pair and reason.
         pairs_without: Pairs whose reply names no evidence.
+        unreadable: Replies that could not be used.
+        first_unreadable: The first of these, with its pair and reason.
     """
 
     used: int = 0
@@ -48,6 +50,8 @@ class BoxCounts:
     dropped: int = 0
     first_dropped: str | None = None
     pairs_without: int = 0
+    unreadable: int = 0
+    first_unreadable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class Proposer:
                 usable = self._usable(answer, image)
             except UnreadableReplyError as error:
                 reason = str(error)
+                self.counts.unreadable += 1
+                self.counts.first_unreadable = self.counts.first_unreadable or f"{pair.place}: {reason}"
             self._keep_raw(pair, image, number, answer, usable, reason)
             if usable is not None:
                 self._count(pair, usable)

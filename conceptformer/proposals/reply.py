@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from conceptformer.data.one_line import one_line
+
 # A reply of prose has a few braces before its object; each of them costs a look at what follows.
 _MOST_STARTS = 200
 _SHOWN = 80
-_REASONING_END = "</think>"
+_REASONING, _REASONING_END = "<think>", "</think>"
 _KEY = re.compile(r'"boxes"\s*:')  # not within a text of JSON, where the quotes have backslashes
 
 
@@ -43,6 +45,8 @@ def parse_reply(text: str) -> Proposal:
     text = text.rpartition(_REASONING_END)[2].strip()
     if not text:
         raise UnreadableReplyError("the reply is empty")
+    if _REASONING in text:  # what stands in it is a draft
+        raise UnreadableReplyError(f"the reply ends within its reasoning: {_cut(repr(text))}")
     found = list(_objects(text))
     proposals = [value for value in found if "boxes" in value]
     if not proposals:
@@ -103,5 +107,4 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _cut(text: str) -> str:
-    text = re.sub(r"\s+", " ", text)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return one_line(text, most=_SHOWN)

@@ -45,13 +45,13 @@ class RetryPolicy:
 
         Args:
             attempt: Its number, from 1.
-            retry_after: What the server asked for, which is waited for in full.
+            retry_after: What the server asked for, which is waited for in full. It may be a fixed small number, with
+                which alone a rate limit would use up all attempts: the wait grows none the less.
         """
-        if retry_after is not None:
-            return retry_after + random.uniform(0, _SPREAD)
         # Beyond some doublings the longest wait is reached, and floats would be left.
         upper = min(self.longest_wait_seconds, self.first_wait_seconds * 2.0 ** min(attempt - 1, 60))
-        return random.uniform(upper / 2, upper)
+        wait = random.uniform(upper / 2, upper)
+        return wait if retry_after is None else max(wait, retry_after + random.uniform(0, _SPREAD))
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:

@@ -22,7 +22,8 @@ _SYNC_SECONDS = 2.0
 class RowFile:
     """Appends rows, one write each. Opening it makes the file, locks it, and mends a last line that a kill cut short.
 
-    A lock belongs to the process, so none is left behind by a kill.
+    A lock belongs to the process, so none is left behind by a kill. Closing it removes the file again if it was made
+    here and no row has come.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,13 +34,8 @@ class RowFile:
         self.path = path
         self._unsynced = False
         self._synced_at = time.monotonic()
+        self._file, self._own = _opened(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another file") from error
-        try:
-            _lock(self._file, path)
             self._mend()
         except BaseException:
             os.close(self._file)
@@ -84,13 +80,18 @@ class RowFile:
                 raise self._refused(error) from error
 
     def close(self) -> None:
-        """Bring the rows to the disk and let others write the file.
+        """Bring the rows to the disk and let others write the file, if there are any; else remove it.
 
         Raises:
             StoreError: The disk refuses them.
         """
         try:
             self.sync()
+            if self._own and os.fstat(self._file).st_size == 0 and _lies_at(self.path, self._file):
+                # As long as it is locked, nobody else has a row in it. It is a file without a use and no fault of the
+                # run if it stays.
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
         finally:
             os.close(self._file)
 
@@ -139,12 +140,48 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _lock(file: int, path: Path) -> None:
+def _opened(path: Path) -> tuple[int, bool]:
+    """The file, open and locked, and whether it is ours to remove: made here, and locked."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                file, made = os.open(path, flags | os.O_EXCL, 0o666), True
+            except FileExistsError:
+                file, made = os.open(path, flags, 0o666), False
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another file") from error
+        try:
+            locked = _lock(file, path)
+            if not locked or _lies_at(path, file):
+                return file, made and locked
+        except BaseException:
+            os.close(file)
+            raise
+        # Between opening and locking it, the process that had it removed it as empty: rows in it would be lost.
+        os.close(file)
+
+
+def _lies_at(path: Path, file: int) -> bool:
+    """Whether an open file is the one of that name, and not one that was removed or replaced since."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: int, path: Path) -> bool:
+    """Whether the file is locked now; where no lock is to be had, a warning says so.
+
+    Raises:
+        StoreError: Another process has locked it.
+    """
     try:
         import fcntl
     except ImportError:
         warn(f"{path}: this system has no file locks; see to it that no other process writes the file")
-        return
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -153,3 +190,5 @@ def _lock(file: int, path: Path) -> None:
                 f"{path}: another process is writing this file; wait for its end, or choose another file"
             ) from error
         warn(f"{path}: cannot be locked ({error.strerror}); see to it that no other process writes the file")
+        return False
+    return True

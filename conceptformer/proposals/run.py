@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from conceptformer.data.json_rows import JsonRow
 from conceptformer.errors import ConceptFormerError, DataError
@@ -24,11 +24,9 @@ from conceptformer.proposals.prompt import PROMPT_VERSION
 from conceptformer.proposals.proposer import BoxCounts, NoProposalError, Proposer
 from conceptformer.proposals.retries import RetryPolicy
 from conceptformer.proposals.row_file import RowFile
+from conceptformer.records import OnProgress
 from conceptformer.regions import frame_named
 from visar.tensor_files import StoreError, remove_leftovers
-
-Report: TypeAlias = Callable[[int, int], None]
-"""Called with (done, all)."""
 
 # So many more pages than calls are under way are decoded ahead, so that no call waits for one.
 _AHEAD = 8
@@ -67,6 +65,8 @@ class ProposalRun:
 
     Attributes:
         usage, counts: What was used and made by this run so far.
+        pairs: Number of rows of the pair list, those that cannot be asked for among them.
+        kept: Pairs that have a row from an earlier run.
         made: Rows that this run has added.
         left: Pairs that were not asked for yet.
         stopped: Which budget ended the run; None where none did.
@@ -80,14 +80,16 @@ class ProposalRun:
         """
         self._pair_list, self._out, self._settings = pair_list, out, settings
         self.usage, self.counts = Usage(), BoxCounts()
-        self.made = self.left = 0
+        self.pairs = len(pair_list.pairs) + len(pair_list.refused)
+        self.kept = self.made = self.left = 0
         self.stopped: str | None = None
         self.failures: Sequence[Failure] = ()
         self._in_a_row = 0
         self._next_look: float = _FIRST_LOOK
 
-    def run(self, on_images: Report | None = None, on_pairs: Report | None = None) -> None:
-        """Ask for all that is missing. Images that cannot be used are listed before anything is sent.
+    def run(self, on_images: OnProgress | None = None, on_pairs: OnProgress | None = None) -> None:
+        """Ask for all that is missing. Images that cannot be used are listed before anything is sent, and what every
+        call needs, such as the key, is looked for before them.
 
         Args:
             on_images: Told of each image whose header was read.
@@ -105,16 +107,18 @@ class ProposalRun:
             self._check(done)
             failures = FailureFile(companion(self._out, "failed"))
             todo = [pair for pair in self._pair_list.pairs if pair.key not in done]
+            self.kept = len(self._pair_list.pairs) - len(todo)
+            client = self._client() if todo else None
             todo, without_image = without_bad_images(todo, on_images)
             # Pairs that fail each time must not keep the others from their turn.
             todo.sort(key=lambda pair: pair.key in failures.failed)
             failures.begin([*self._pair_list.refused, *without_image], {pair.key for pair in todo})
             self.failures, self.left = failures.all, len(todo)
-            if not todo:
+            if client is None or not todo:
                 return
             try:
                 with RowFile(companion(self._out, "raw")) as raw:
-                    asyncio.run(self._ask_for_all(todo, boxes, raw, failures, on_pairs))
+                    asyncio.run(self._ask_for_all(todo, client, boxes, raw, failures, on_pairs))
             except BaseException:
                 with contextlib.suppress(StoreError):  # what stopped the run is more to the point
                     failures.finish()
@@ -132,20 +136,40 @@ class ProposalRun:
                     f"{row.place}: asked with another text of query {pair.query_id!r} than in {pair.place}; choose "
                     "another out=, or correct the pairs"
                 )
-        wanted = {"model": self._settings.endpoint.model, "prompt_version": PROMPT_VERSION}
-        others = [row for row in done.values() if any(row.values[key] != value for key, value in wanted.items())]
+        settings = self._settings
+        wanted = {"model": settings.endpoint.model, "prompt_version": PROMPT_VERSION, "frame": settings.frame}
+        others = [
+            row
+            for row in done.values()
+            # Without boxes nothing is measured in a frame.
+            if any(
+                row.values[key] != value and (key != "frame" or row.values["boxes"]) for key, value in wanted.items()
+            )
+        ]
         if others:
             found = ", ".join(f"{key} {others[0].values[key]!r}" for key in wanted)
-            message = f"{self._out}: {len(others):,} rows were made otherwise ({found}) and are kept"
+            message = (
+                f"{self._out}: rows that were made otherwise ({found}) are kept: {len(others):,}; remove them from the "
+                "file to have them made anew"
+            )
             warnings.warn(message, ProposalWarning, stacklevel=2)
 
-    async def _ask_for_all(
-        self, todo: Sequence[Pair], boxes: RowFile, raw: RowFile, failures: FailureFile, on_pairs: Report | None
-    ) -> None:
+    def _client(self) -> Client:
         settings = self._settings
-        client = Client(
+        return Client(
             settings.endpoint, settings.retries, settings.budget, self.usage, concurrency=settings.concurrency
         )
+
+    async def _ask_for_all(
+        self,
+        todo: Sequence[Pair],
+        client: Client,
+        boxes: RowFile,
+        raw: RowFile,
+        failures: FailureFile,
+        on_pairs: OnProgress | None,
+    ) -> None:
+        settings = self._settings
         proposer = Proposer(
             client,
             SentImages(settings.image),

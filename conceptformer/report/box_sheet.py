@@ -14,6 +14,7 @@ from conceptformer.box_files.summary import PUBLISHED, facts, length_rows, told_
 from conceptformer.data.images import open_image
 from conceptformer.data.json_rows import shown
 from conceptformer.errors import DataError
+from conceptformer.records import OnProgress
 from conceptformer.regions import concept_length
 from conceptformer.report.page import render
 from conceptformer.report.pictures import length_bars
@@ -32,7 +33,7 @@ class DrawnBox:
     """A box as it is drawn.
 
     Attributes:
-        number: From 1; the label bears it too.
+        number: Among all boxes of the row, from 1; the label bears it too.
         colour: Number of its colour.
         left, top, width, height: In percent of the page.
         share: Of the page's area.
@@ -78,7 +79,7 @@ def write_box_sheet(
     grid_of: Callable[[tuple[int, int]], TokenGrid],
     *,
     rule: str,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> None:
     """Write one self-contained HTML file (no script, no outside request), atomically.
 
@@ -134,7 +135,7 @@ def _card(chosen: ChosenRow, grid_of: Callable[[tuple[int, int]], TokenGrid]) ->
             area(box),
             _cut(box.label, _MOST_LABEL),
         )
-        for number, box in enumerate(row.boxes, start=1)
+        for number, box in zip(row.numbers, row.boxes, strict=True)
     )
     drawn = f"{len(boxes):,} evidence {'box' if len(boxes) == 1 else 'boxes'} drawn"
     alternative = f"Page {_cut(row.page_id, _MOST_LABEL)}, {drawn}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conceptformer.records import RetrievalTask
+from conceptformer.records import OnProgress, RetrievalTask
 from conceptformer.retrieval.evaluation import RANKS
 from conceptformer.retrieval.protocol import PageRetriever
 from conceptformer.retrieval.search import Ranking, search
@@ -64,7 +64,7 @@ def retrieval_examples(
     task: RetrievalTask,
     retriever: PageRetriever,
     count: int,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[ExampleGroup, ...]:
     """Search with all queries, and show the first few of those whose page came first, near the top, and not there.
 

@@ -22,11 +22,12 @@ def figure_tables(
     comparison: RetrieverComparison, published: PublishedMeans, known: Mapping[str, PublishedBenchmark]
 ) -> list[FigureTable]:
     """One table for each metric: retrievers in rows, behind them the paper's, where the benchmark is one of its own.
+    Where there are several benchmarks, a last column has their average.
 
     Args:
         known: The paper's benchmarks by name.
     """
-    tables = []
+    tables, several = [], len(comparison.benchmarks) > 1
     for metric in COMPARED_METRICS:
         rows = [
             (
@@ -35,14 +36,15 @@ def figure_tables(
                     _percent(run.mean(metric)) if (run := comparison.runs.get((retriever, benchmark))) else NOTHING
                     for benchmark in comparison.benchmarks
                 ),
-                _percent(comparison.average(retriever, metric)),
+                *([_percent(comparison.average(retriever, metric))] if several else []),
             )
             for retriever in comparison.retrievers
         ]
         if any(benchmark in known for benchmark in comparison.benchmarks):
             rows += [_published_row(name, means, metric, comparison) for name, means in published.items()]
-        titles = (known[name].title if name in known else name for name in comparison.benchmarks)
-        tables.append(FigureTable(f"{METRIC_NAMES[metric]} in %", ("retriever", *titles, "average"), tuple(rows), 1))
+        titles = [known[name].title if name in known else name for name in comparison.benchmarks]
+        header = ("retriever", *titles, *(["average"] if several else []))
+        tables.append(FigureTable(f"{METRIC_NAMES[metric]} in %", header, tuple(rows), 1))
     return tables
 
 
@@ -84,7 +86,7 @@ def notes(
             )
         lines.append(f"{told}.")
     lines += [
-        f"{retriever} on {benchmark}: {counted(run.left_out, 'page')} could not be read and count as missed."
+        f"{retriever} on {benchmark}: pages that could not be read, which count as missed: {run.left_out:,}."
         for (retriever, benchmark), run in comparison.runs.items()
         if run.left_out
     ]
@@ -93,16 +95,29 @@ def notes(
     return lines
 
 
-EXPLANATION = (
-    "Means over queries. Average: over all benchmarks of the table, each counting once. Points: difference in %. p: "
-    "paired permutation test over queries, those about one page counting as one. Holm: corrected for all differences "
-    "here."
-)
+def explanation(comparison: RetrieverComparison) -> str:
+    """What the figures in the tables are, as far as there are such."""
+    sentences = ["Means over queries."]
+    if len(comparison.benchmarks) > 1:
+        sentences.append(
+            "Average: over all benchmarks of the table, each counting once; none where a retriever lacks one of them."
+        )
+    if comparison.differences:
+        sentences.append(
+            "Points: difference in %. p: paired permutation test over queries, those about one page counting as one. "
+            "Holm: corrected for all differences here."
+        )
+    return " ".join(sentences)
 
 
-def retriever_markdown(tables: Sequence[FigureTable], lines: Sequence[str]) -> str:
-    """Everything as Markdown."""
-    parts = ["# Retrievers", EXPLANATION]
+def retriever_markdown(tables: Sequence[FigureTable], told: str, lines: Sequence[str]) -> str:
+    """Everything as Markdown.
+
+    Args:
+        told: See :func:`explanation`.
+        lines: See :func:`notes`.
+    """
+    parts = ["# Retrievers", told]
     for table in tables:
         if not table.rows:
             continue
@@ -120,7 +135,7 @@ def _published_row(
     found = [means.get((benchmark, metric)) for benchmark in comparison.benchmarks]
     given = [value for value in found if value is not None]
     average = sum(given) / len(given) if len(given) == len(found) else None
-    return (f"paper: {name}", *map(_percent, found), _percent(average))
+    return (f"paper: {name}", *map(_percent, found), *([_percent(average)] if len(found) > 1 else []))
 
 
 def _queries(count: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from conceptformer.records import OnProgress
 from conceptformer.report.chance import chance_levels
 from conceptformer.report.examples import retrieval_examples
 from conceptformer.report.lengths import summarise_lengths
@@ -29,7 +30,7 @@ def write_training_report(
     settings: Mapping[str, str],
     finished: bool,
     retriever: PageRetriever | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> Path:
     """Write the report of a run, as far as it has come, and say where.
 

@@ -72,11 +72,11 @@ def compare_retrievers(
         DataError: Runs of one benchmark have different queries, answers or corpora; a retriever has two different runs
             of one benchmark; no retriever is called ``reference``.
     """
-    by_retriever = _labelled(runs)
     found = {run.benchmark for run in runs}
     benchmarks = (*(name for name in order if name in found), *sorted(found - set(order)))
     for benchmark in benchmarks:
         _check_same_questions([run for run in runs if run.benchmark == benchmark])
+    by_retriever = _labelled(runs)
     placed = {(label, run.benchmark): run for label, own in by_retriever.items() for run in own}
     labels = tuple(by_retriever)
     if reference is None:
@@ -127,7 +127,7 @@ def _check_same_questions(runs: Sequence[FinishedRun]) -> None:
             if one != other:
                 raise DataError(
                     f"{first.folder} and {run.folder}: both are of a benchmark called {run.benchmark}, with different "
-                    f"{what}; compare runs of the same data"
+                    f"{what}; compare runs of the same data: choose their folder, runs=FOLDER, or remove the others"
                 )
 
 

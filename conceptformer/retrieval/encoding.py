@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,13 +14,15 @@ from PIL import Image
 
 from conceptformer.data.images import open_image
 from conceptformer.errors import DataError
-from conceptformer.records import Page
-from conceptformer.retrieval.filling import Encoded, Encoding, OnProgress, Place, fill, refuse_left_out
+from conceptformer.records import OnProgress, Page
+from conceptformer.retrieval.filling import Encoded, Encoding, OnItems, Place, fill, refuse_left_out
 from conceptformer.retrieval.protocol import PageRetriever
 from conceptformer.retrieval.search import checked_vectors
 from conceptformer.retrieval.shards import Shard, VectorFolder
 
-__all__ = ["Encoded", "Encoding", "OnProgress", "Place", "encode_pages", "encode_queries", "page_stamps", "read_page"]
+__all__ = ["Encoded", "Encoding", "Place", "encode_pages", "encode_queries", "page_stamps", "read_page"]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def encode_queries(
@@ -38,14 +41,13 @@ def encode_queries(
     stamps = {query_id: _digest(text.encode(errors="surrogatepass")) for query_id, text in queries.items()}
     vectors = VectorFolder(encoding.cache / "queries", retriever.fingerprint(), stamps, encoding.shard_items)
 
-    def make(places: range) -> Shard:
-        made = [
-            checked_vectors(
-                retriever.encode_queries(texts[part.start : part.stop]), ids[part.start : part.stop], "query"
-            )
-            for part in _cut(places, encoding.batch_queries)
-        ]
-        return Shard(tuple(ids[places.start : places.stop]), np.concatenate([part.numpy() for part in made]))
+    def make(places: range, on_items: OnItems) -> Shard:
+        made = []
+        for part in cut(places, encoding.batch_queries):
+            found = retriever.encode_queries(texts[part.start : part.stop])
+            made.append(checked_vectors(found, ids[part.start : part.stop], "query").numpy())
+            on_items(part.stop - places.start)
+        return Shard(tuple(ids[places.start : places.stop]), np.concatenate(made))
 
     return Encoded(vectors, fill(vectors, make, encoding, on_progress))
 
@@ -57,13 +59,14 @@ def encode_pages(
 
     Args:
         pages: With distinct ids. Looked at one after the other and not kept: a sequence may read them when asked.
-        on_progress: Called with the number of pages that are done, and of all.
+        on_progress: Called with the number of pages that are done, and of all; with none before the first is looked at.
 
     Raises:
         DataError: A page cannot be read and may not be skipped; the retriever gives NaN or Inf; an id comes
             twice; an image changed after the run had begun.
         StoreError: The disk is full or the cache cannot be used.
     """
+    on_progress(0, len(pages))
     stamps = page_stamps(pages)
     vectors = VectorFolder(encoding.cache / "pages", retriever.fingerprint(), stamps, encoding.shard_items)
     work = _PageWork(pages, stamps, retriever, encoding)
@@ -91,7 +94,7 @@ class _PageWork:
     retriever: PageRetriever
     encoding: Encoding
 
-    def shard(self, places: range) -> Shard:
+    def shard(self, places: range, on_items: OnItems) -> Shard:
         vectors: dict[str, np.ndarray] = {}
         left_out: dict[str, str] = {}
         for batch in self._batches(places):
@@ -99,12 +102,13 @@ class _PageWork:
             vectors |= self._vectors(batch.images, left_out)
             if not self.encoding.skip_bad_pages:
                 refuse_left_out(left_out)
+            on_items(len(vectors) + len(left_out))
         rows = np.stack(list(vectors.values())) if vectors else np.empty((0, 0), np.float32)
         return Shard(tuple(vectors), rows, left_out)
 
     def _batches(self, places: range) -> Iterator[_Opened]:
         """The batches, opened. A thread opens the next one while the retriever is busy."""
-        first, *rest = _cut(places, self.encoding.batch_pages)
+        first, *rest = cut(places, self.encoding.batch_pages)
         with ThreadPoolExecutor(max_workers=1) as thread:
             opening = thread.submit(self._open, first)
             for batch in rest:
@@ -117,9 +121,7 @@ class _PageWork:
         for place in places:
             page = self.pages[place]
             content, stamp = read_page(page)
-            if stamp != self.stamps[page.page_id]:
-                # Never left out: the reason would be kept with vectors that it has nothing to do with.
-                raise DataError(f"page '{page.page_id}': the image changed while the run was on; run again")
+            refuse_changed(page, stamp, self.stamps)
             if content is None:
                 opened.broken[page.page_id] = stamp
                 continue
@@ -173,7 +175,27 @@ def read_page(page: Page) -> tuple[bytes | None, str]:
     return content, _digest(content)
 
 
-def _cut(places: range, size: int) -> list[range]:
+def image_digest(stamp: str) -> str | None:
+    """The SHA-256 of an image's content; None where its stamp says why it cannot be read."""
+    return stamp if _SHA256.fullmatch(stamp) else None
+
+
+def refuse_changed(page: Page, stamp: str, stamps: Mapping[str, str]) -> None:
+    """Stop where a page is another one than it was. Never left out: what is kept of it is found by its first stamp.
+
+    Args:
+        stamp: What :func:`read_page` says of it now.
+        stamps: What it said when the run began, by page id.
+
+    Raises:
+        DataError: They differ.
+    """
+    if stamp != stamps[page.page_id]:
+        raise DataError(f"page '{page.page_id}': the image changed while the run was on; run again")
+
+
+def cut(places: range, size: int) -> list[range]:
+    """The places in parts of at most ``size``."""
     return [places[start : start + size] for start in range(0, len(places), size)]
 
 

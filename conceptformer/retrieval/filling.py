@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.errors import DataError
+from conceptformer.records import OnProgress
 from conceptformer.retrieval.shards import Shard, VectorFolder
-
-OnProgress = Callable[[int, int], None]
-"""Takes how many are done, and of how many."""
 
 OnStage = Callable[[str], OnProgress]
 """Takes what the next stage goes through, such as "pages", and gives what is to be told of it."""
@@ -71,20 +69,31 @@ class Encoded:
     left_out: Mapping[str, str]
 
 
+OnItems = Callable[[int], None]
+"""Takes how many items of a shard are done."""
+
+
 def fill(
-    vectors: VectorFolder, make: Callable[[range], Shard], encoding: Encoding, on_progress: OnProgress
+    vectors: VectorFolder, make: Callable[[range, OnItems], Shard], encoding: Encoding, on_progress: OnProgress
 ) -> dict[str, str]:
     """Make this process's share of the missing shards; with rank 0 wait for those of the others.
 
     Args:
-        make: Gives the shard of the items at these places.
-        on_progress: Called with the number of items whose shards are there, and of all.
+        make: Gives the shard of the items at these places; tells on the way how many of them are done.
+        on_progress: Called with the number of items that are done, and of all. Of the shards that this process makes
+            each part counts: one shard may take an hour.
 
     Returns:
         What was left out of the shards that this process has seen, and why.
     """
     left_out: dict[str, str] = {}
-    done = 0
+    done = told = 0
+
+    def tell(count: int) -> None:
+        nonlocal told
+        if count != told:
+            told = count
+            on_progress(count, len(vectors.stamps))
 
     def take(shard: int, content: Shard) -> None:
         nonlocal done
@@ -92,12 +101,12 @@ def fill(
             refuse_left_out(content.left_out)
         left_out.update(content.left_out)
         done += len(vectors.places(shard))
-        on_progress(done, len(vectors.stamps))
+        tell(done)
 
     def complete(shard: int) -> None:
         content = vectors.read(shard)
         if content is None:
-            content = make(vectors.places(shard))
+            content = make(vectors.places(shard), lambda items: tell(done + items))
             vectors.write(shard, content)
         take(shard, content)
 

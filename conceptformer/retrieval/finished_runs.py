@@ -12,7 +12,13 @@ from typing import Any
 from conceptformer.errors import DataError
 from conceptformer.retrieval.evaluation import METRICS
 
-_METRICS_FILE, _ROWS_FILE = "metrics.json", "per_query.jsonl"
+METRICS_FILE = "metrics.json"
+"""Written last: a folder with it is a finished run."""
+
+IDENTITY_FILE = "identity.json"
+"""Written first; see :mod:`conceptformer.retrieval.result_folders`."""
+
+_ROWS_FILE = "per_query.jsonl"
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,10 @@ def find_finished_runs(root: Path) -> tuple[list[FinishedRun], list[Path]]:
     """
     if not root.is_dir():
         raise DataError(f"{root}: no such folder; expected runs of conceptformer.eval in it")
-    begun = sorted(path.parent for path in root.rglob(_ROWS_FILE))
-    # The metrics are written last.
-    finished = [folder for folder in begun if (folder / _METRICS_FILE).is_file()]
+    begun = sorted({path.parent for name in (IDENTITY_FILE, _ROWS_FILE) for path in root.rglob(name)})
+    finished = [folder for folder in begun if (folder / METRICS_FILE).is_file()]
     if not finished:
-        raise DataError(f"{root}: holds no finished run; expected folders with {_METRICS_FILE} and {_ROWS_FILE}")
+        raise DataError(f"{root}: holds no finished run; expected folders with {METRICS_FILE} and {_ROWS_FILE}")
     return [read_finished_run(folder) for folder in finished], [folder for folder in begun if folder not in finished]
 
 
@@ -65,7 +70,7 @@ def read_finished_run(folder: Path) -> FinishedRun:
         DataError: A file is missing or damaged, or the two are not of one run.
     """
     try:
-        metrics = json.loads((folder / _METRICS_FILE).read_bytes())
+        metrics = json.loads((folder / METRICS_FILE).read_bytes())
         # Bytes, since text has more line ends than JSON Lines.
         lines = (folder / _ROWS_FILE).read_bytes().split(b"\n")
         rows = [json.loads(line) for line in lines if line.strip()]
@@ -74,13 +79,13 @@ def read_finished_run(folder: Path) -> FinishedRun:
         raise DataError(f"{folder}: {error.filename or ''} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{folder}: {_METRICS_FILE} or {_ROWS_FILE} is damaged or of another version ({error!r:.80}); run "
+            f"{folder}: {METRICS_FILE} or {_ROWS_FILE} is damaged or of another version ({error!r:.80}); run "
             "conceptformer.eval again"
         ) from error
     told = {name: metrics[name]["value"] for name in METRICS}
     if len(rows) != metrics["queries"] or not all(math.isclose(run.mean(name), told[name]) for name in METRICS):
         raise DataError(
-            f"{folder}: {_METRICS_FILE} and {_ROWS_FILE} are not of the same run; run conceptformer.eval again"
+            f"{folder}: {METRICS_FILE} and {_ROWS_FILE} are not of the same run; run conceptformer.eval again"
         )
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -11,9 +10,7 @@ from conceptformer.data.retrieval_files import read_retrieval_folder
 from conceptformer.data.training_files import read_training_rows
 from conceptformer.drawn import DrawnPages
 from conceptformer.errors import DataError
-from conceptformer.records import RetrievalTask, TrainingSet
-
-OnProgress = Callable[[int, int], None]
+from conceptformer.records import OnProgress, RetrievalTask, TrainingSet
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from conceptformer.data.images import open_image
-from conceptformer.records import RetrievalTask
+from conceptformer.records import OnProgress, RetrievalTask
 from conceptformer.retrieval.evaluation import check_task
 from conceptformer.retrieval.protocol import PageRetriever
 from conceptformer.retrieval.search import PageBlock
@@ -19,7 +17,7 @@ _PAGES_AT_ONCE = 32
 def held_out_vectors(
     task: RetrievalTask,
     retriever: PageRetriever,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[np.ndarray, PageBlock]:
     """Encode the queries and the pages.
 

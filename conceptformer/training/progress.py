@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
+
+from conceptformer.records import OnProgress
 
 
 class StepProgress(TrainerCallback):
     """Calls ``report`` with (steps done, all steps) in the main process."""
 
-    def __init__(self, report: Callable[[int, int], None]) -> None:
+    def __init__(self, report: OnProgress) -> None:
         self._report = report
 
     def on_train_begin(

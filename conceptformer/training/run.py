@@ -18,7 +18,7 @@ from conceptformer.concepts.protocol import ConceptSource
 from conceptformer.errors import DataError, TrainingError
 from conceptformer.manifest import Manifest
 from conceptformer.probe import TOLERANCES
-from conceptformer.records import TrainingExample
+from conceptformer.records import OnProgress, TrainingExample
 from conceptformer.step.batches import RowSize, row_size
 from conceptformer.step.model import TrainingModel
 from conceptformer.step.objective import Objective
@@ -117,7 +117,7 @@ def train(
     folder: Path,
     *,
     skip_bad_rows: bool,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
     on_longest: Callable[[LongestRow], None] = lambda row: None,
 ) -> Outcome:
     """Train, or go on with a run that was killed or stopped in this folder.

@@ -1,4 +1,4 @@
-"""Pairs of small pages, and runs of ``conceptformer.propose`` on them."""
+"""Pairs of small pages, runs of ``conceptformer.propose`` on them, and fixtures of a server to ask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from conceptformer import propose as command
-from tests.conceptformer.proposal_server import Server
+from tests.conceptformer.proposal_server import Server, running_server
 from tests.conceptformer.tiny_models import noise_image
 from tests.visar.commands import Outcome
 from visar.command_line import config_folder, run_command
@@ -26,6 +26,20 @@ from visar.errors import VisarError
 
 KEY = "sk-secret-0123456789abcdef"
 SIZE = (100, 150)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Server]:
+    """One server process for all tests of a file."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(process) -> Server:
+    """It answers each request with a box; the log is empty."""
+    process.plan()
+    return process
 
 
 def write_pairs(folder: Path, count: int, *, more: Iterable[object] = ()) -> Path:

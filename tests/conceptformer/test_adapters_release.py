@@ -12,21 +12,19 @@ import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Qwen2_5_VLForConditionalGeneration
 
 from conceptformer.adapters import load_adapter
-from conceptformer.backbones.protocol import PageInput
 from conceptformer.backbones.qwen2_5_vl import Qwen2_5_VL
 from conceptformer.concept_tokens import concept_token_ids
 from conceptformer.errors import CheckpointError
 from conceptformer.inference import at_inference
 from conceptformer.retriever import ConceptFormer
 from conceptformer.step.passes import embed_pages
+from tests.conceptformer.released_adapter import page_state, write_release
 from tests.conceptformer.small_training import pages
-from tests.conceptformer.tiny_models import tiny_backbone, tiny_folder
+from tests.conceptformer.tiny_models import tiny_backbone
 
 SHARED = Path(__file__).parents[2].parent / "shared"
-MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 FIRST = "base_model.model.model.language_model.layers.0.mlp.down_proj"
 
@@ -43,34 +41,12 @@ LAYOUTS: dict[str, Callable[[str], str]] = {
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[torch.Tensor]]:
-    """An adapter with random matrices, saved by PEFT from transformers' own class, and last states of its pages."""
+    """An adapter as another program saved it, and last states of its pages."""
     folder = tmp_path_factory.mktemp("release")
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(tiny_folder(), dtype=torch.float32)
-    settings = peft.LoraConfig(r=8, lora_alpha=64, lora_dropout=0.1, target_modules=MODULES)
-    adapted = peft.get_peft_model(model, settings).eval()
-    generator = torch.Generator().manual_seed(3)
-    for name, parameter in adapted.named_parameters():
-        if ".lora_B." in name:
-            parameter.data.normal_(std=0.05, generator=generator)
-    adapted.save_pretrained(folder)
+    adapted = write_release(folder)
     backbone = tiny_backbone()
-    states = [stock_state(adapted, backbone, backbone.inputs.read_page(page)) for page in pages()]
+    states = [page_state(adapted, backbone, backbone.inputs.read_page(page)) for page in pages()]
     return folder, states
-
-
-@torch.no_grad()
-def stock_state(model: peft.PeftModel, backbone: Qwen2_5_VL, page: PageInput) -> torch.Tensor:
-    """The normalised last state of one page by transformers' own forward, positions and image merging included."""
-    ids = torch.tensor([[*backbone.inputs.prefix_ids(page.grid), *backbone.inputs.page_suffix_ids()]])
-    output = model(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
-        pixel_values=page.pixels,
-        image_grid_thw=torch.tensor([[1, 2 * page.grid.rows, 2 * page.grid.columns]]),
-        mm_token_type_ids=(ids == backbone.inputs.image_token_id).int(),
-        output_hidden_states=True,
-    )
-    return torch.nn.functional.normalize(output.hidden_states[-1][0, -1], dim=0)
 
 
 def changed(release: Path, folder: Path, rename: Callable[[str], str] = lambda name: name, **settings: object) -> Path:

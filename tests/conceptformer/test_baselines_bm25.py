@@ -72,7 +72,7 @@ def test_a_case_worked_by_hand(tmp_path):
 WORDS = st.lists(st.sampled_from(["aa", "bb", "cc", "dd", "ee", "a", "B1"]), max_size=12).map(" ".join)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(WORDS, min_size=1, max_size=7), WORDS, st.floats(0.1, 3), st.floats(0, 1))
 def test_scores_are_those_of_the_slow_formula(tmp_path_factory, pages, query, k1, b):
     texts = {"anchor": "aa zz", **{f"p{number}": text for number, text in enumerate(pages)}}

@@ -19,7 +19,7 @@ from conceptformer.errors import DataError
 from conceptformer.proposals.pairs import read_pairs
 from conceptformer.retrieval.evaluation import check_task
 from tests.conceptformer.commands_here import run_here
-from tests.conceptformer.parquet_files import write_benchmark
+from tests.conceptformer.parquet_files import pq, write_benchmark, write_table
 from tests.conceptformer.row_files import save_page, write_lines
 
 pytest.importorskip("reportlab", reason="reportlab, which draws the PDFs, is not installed")
@@ -220,9 +220,11 @@ def test_what_is_missing_is_said(documents, tmp_path):
 
 def test_the_command_writes_pairs_that_proposals_and_training_read(documents, tmp_path):
     write_queries(documents, "query,document,page\nWhat?,2020.pdf,2;3\nWhich?,scans,2\n")
-    done = run_here("pairs", "out=own, data", "benchmark.documents=documents", "benchmark.dpi=72", folder=tmp_path)
+    arguments = ("out=own, data", "cache=cache", "benchmark.documents=documents", "benchmark.dpi=72")
+    done = run_here("pairs", *arguments, folder=tmp_path)
     assert done.status == 0, done.err
-    assert "documents: 3 pairs of 2 queries" in done.out
+    assert "documents: queries: 2; pages that answer them: 3; pairs of the two: 3\n" in done.out
+    assert "page images: 2 in own, data/images; 1 where they were\n" in done.out
     out = tmp_path / "own, data"
     pairs = read_pairs(out / "pairs.jsonl")
     assert pairs.refused == ()
@@ -236,14 +238,47 @@ def test_the_command_writes_pairs_that_proposals_and_training_read(documents, tm
         type(train.examples[0].page)(pair.page_id, pair.image) for pair in pairs.pairs
     ]
     assert [example.image_size for example in train.examples] == [(144, 216), (144, 216), (20, 20)]
-    # Drawn pages belong to the pairs, images stay where they are.
-    assert [out in Path(os.path.normpath(pair.image)).parents for pair in pairs.pairs] == [True, True, False]
+    # Drawn pages are copied, images stay where they are.
+    assert [out / "images" in Path(os.path.normpath(pair.image)).parents for pair in pairs.pairs] == [True, True, False]
+    # Of the three pages that were drawn, those that answer a query, and nothing else.
+    copies = sorted((out / "images").rglob("*.png"))
+    assert {path.name.split("-", 1)[1] for path in copies} == {"2020_pdf_2.png", "2020_pdf_3.png"}
+    assert {path.name for path in out.iterdir()} == {"images", "pairs.jsonl", "train.jsonl"}
+    drawn = [next((tmp_path / "cache").rglob(f"page-000{number}.png")) for number in (2, 3)]
+    assert {path.read_bytes() for path in copies} == {path.read_bytes() for path in drawn}
+
+
+def test_pairs_of_pages_that_are_drawn_anew_have_the_new_pages(documents, tmp_path):
+    write_queries(documents, "query,document,page\nWhat?,2020.pdf,2\n")
+    for dpi, size in ((72, (144, 216)), (144, (288, 432))):
+        arguments = ("out=own", "cache=cache", "benchmark.documents=documents", f"benchmark.dpi={dpi}")
+        assert run_here("pairs", *arguments, folder=tmp_path).status == 0
+        (pair,) = read_pairs(tmp_path / "own" / "pairs.jsonl").pairs
+        assert Image.open(pair.image).size == size
+
+
+def test_pages_that_cannot_be_read_are_in_no_number_of_the_pairs(tmp_path):
+    ids = [f"d/{number}.png" for number in range(6)]
+    write_benchmark(tmp_path / "corpus", {"q0": [ids[0], ids[1]], "q1": [ids[2]]}, ids)
+    (tmp_path / "corpus" / "manifest.json").unlink()
+    shard = tmp_path / "corpus" / "corpus-00001-of-00003.parquet"
+    rows = pq.read_table(shard).to_pylist()
+    rows[0]["image"]["bytes"] = b"no image"
+    write_table(shard, rows, pq.read_schema(shard))
+    arguments = ("out=pairs", "cache=cache", "benchmark=parquet", "benchmark.root=corpus", "skip_bad_rows=true")
+    outcome = run_here("pairs", *arguments, folder=tmp_path)
+    assert outcome.status == 0, outcome.err
+    assert "corpus: queries: 1; pages that answer them: 2; pairs of the two: 2\n" in outcome.out
+    assert "page images: 2 in pairs/images; 0 where they were\n" in outcome.out
+    assert "left out: 1\n" in outcome.out and "page 'd/2.png': " in outcome.out
+    assert len((tmp_path / "pairs" / "train.jsonl").read_text().splitlines()) == 2
+    assert len(list((tmp_path / "pairs" / "images").rglob("*.png"))) == 2
 
 
 def test_the_command_copies_pages_out_of_parquet_files_once(tmp_path):
     ids = [f"d/{number}.png" for number in range(9)]
     write_benchmark(tmp_path / "corpus", {"q0": [ids[2], ids[7]], "q1": [ids[2]]}, ids)
-    arguments = ("out=pairs", "benchmark=parquet", "benchmark.root=corpus")
+    arguments = ("out=pairs", "cache=cache", "benchmark=parquet", "benchmark.root=corpus")
     assert run_here("pairs", *arguments, folder=tmp_path).status == 0
     rows = [json.loads(line) for line in (tmp_path / "pairs" / "pairs.jsonl").read_text().splitlines()]
     assert [(row["query_id"], row["page_id"]) for row in rows] == [("q0", ids[2]), ("q0", ids[7]), ("q1", ids[2])]

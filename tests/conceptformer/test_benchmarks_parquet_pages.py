@@ -44,7 +44,7 @@ def test_rows_are_given_in_their_order_with_the_bytes_of_their_images(corpus):
     assert (row_count(corpus), parquet_columns(corpus)) == (ROWS, ["doc_id", "image", "dataset_name"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=9))
 def test_images_are_the_same_in_whatever_order_they_are_asked_for(corpus, order):
     images = images_of(corpus)

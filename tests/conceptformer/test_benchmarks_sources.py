@@ -118,8 +118,13 @@ def test_all_are_evaluated_in_turn_and_averaged(tmp_path):
     (tmp_path / "more" / "retriever").mkdir(parents=True)
     chosen = tmp_path / "more" / "retriever" / "colours.yaml"
     chosen.write_text("_target_: tests.conceptformer.colour_pages.ColourRetriever\nlog: null\n")
-    settings = ("hydra.searchpath=[file://more]", "retriever=colours", "cache=cache", "output=out")
-    done = run_here("eval", *settings, "resampling.samples=10", "benchmark=all", "benchmark.root=data", folder=tmp_path)
+    settings = ("hydra.searchpath=[file://more]", "retriever=colours", "cache=cache", "output=out",
+                "resampling.samples=10", "benchmark=all", "benchmark.root=data")  # fmt: skip
+    refused = run_here("eval", *settings, folder=tmp_path)
+    assert refused.status == 2
+    assert "data/infovqa: the corpus has 3 pages, the published one 5,485: scores would not be" in refused.error
+    counts = [f"benchmark.members.{name}.pages={3 + number}" for number, name in enumerate(SIX)]
+    done = run_here("eval", *settings, *counts, folder=tmp_path)
     assert done.status == 0, done.err
     # What was made here is not what was published, and that is said.
     assert done.err.count("is not the file that was published") == 2 * len(SIX)

@@ -65,7 +65,13 @@ def test_what_cannot_be_used_makes_the_exit_status_1(tmp_path, row):
 def test_boxes_that_are_cut_off_are_told_and_no_fault(tmp_path):
     write_boxes(tmp_path, box_row(1, [[0, 0, 140, 300]]))
     done = run("check", "boxes.jsonl", folder=tmp_path)
-    assert done.status == 0 and "boxes cut off: 1, the first:\nboxes.jsonl:1: box 1" in done.out
+    assert done.status == 0 and "boxes cut off: 1:\nboxes.jsonl:1: box 1" in done.out
+
+
+def test_of_many_faults_the_first_are_shown(tmp_path):
+    write_boxes(tmp_path, *(box_row(number, [[9, 9, 9, 9]]) for number in range(4)))
+    done = run("check", "boxes.jsonl", folder=tmp_path)
+    assert "boxes that cannot be used: 4, the first:\nboxes.jsonl:1: " in done.out and "boxes.jsonl:4: " not in done.out
 
 
 def test_images_need_not_be_there(tmp_path):
@@ -94,6 +100,15 @@ def test_the_page_draws_each_box_where_it_is(tmp_path):
     facts = dict(zip(page.text("dt"), page.text("dd"), strict=True))
     assert facts["concept tokens"] == "42 of 100 (10 × 10)" and facts["frame"] == "absolute"
     assert page.text("blockquote") == ["Which ferry is number 1?"]
+
+
+def test_the_page_says_whether_it_shows_all_rows(tmp_path):
+    write_boxes(tmp_path, *(box_row(number, [[0, 0, 140, 140]]) for number in range(9)))
+    assert run("show", "boxes.jsonl", "out=page.html", folder=tmp_path).status == 0
+    assert "All rows of the file, those that stand out first." in (tmp_path / "page.html").read_text()
+    done = run("show", "boxes.jsonl", "out=page.html", "count=1", folder=tmp_path)
+    assert "rows shown: 3 of 9" in done.out or "rows shown: 4 of 9" in done.out
+    assert "Rows are chosen by rule: up to 1 that are invalid" in (tmp_path / "page.html").read_text()
 
 
 def test_foreign_text_is_shown_as_text(tmp_path):
@@ -126,6 +141,8 @@ def test_rows_with_faults_are_shown_with_their_reasons(tmp_path):
         "invalid", "invalid", "with a box that cannot be used", "with a box beyond its page"
     ]  # fmt: skip
     assert "likelier 'relative' (0 to 1)" in cards[0] and "not an image that can be read" in cards[1]
+    # The box that is drawn has the number that it has in the file.
+    assert page.text("ol", class_="labels")[0].startswith("2 label 1")
     assert "box 1 (5, 5, 5, 5): empty or turned round" in cards[2] and "reaches beyond the page" in cards[3]
     assert len(page.all("img")) == 3
     assert any("boxes.jsonl:5: expected a JSON object" in line for line in page.text("li"))
@@ -146,12 +163,13 @@ def test_the_rows_of_queries_can_be_asked_for(tmp_path):
 def test_a_training_file_is_converted(tmp_path):
     write_boxes(tmp_path, training_row(), name="train=1, (new).jsonl")
     done = run("convert", "train=1, (new).jsonl", "out=boxes.jsonl", "frame=relative", folder=tmp_path)
-    assert done.status == 0 and "rows written: 1; frame: relative" in done.out
+    assert done.status == 0 and done.out.endswith("rows written: 1; frame: relative\nwritten: boxes.jsonl\n")
     row = json.loads((tmp_path / "boxes.jsonl").read_text())
     assert row["boxes"] == [[round(4 / 280, 8), round(6 / 280, 8), round(20 / 280, 8), round(30 / 280, 8)]]
     assert run("check", "boxes.jsonl", folder=tmp_path).status == 0
     write_lines(tmp_path / "bad.jsonl", training_row(), b"{")
-    assert run("convert", "bad.jsonl", "out=b.jsonl", folder=tmp_path).status == 1
+    done = run("convert", "bad.jsonl", "out=b.jsonl", folder=tmp_path)
+    assert done.status == 1 and done.out.endswith("written: b.jsonl, b.skipped.jsonl\n")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +182,7 @@ def test_a_training_file_is_converted(tmp_path):
         (["check", "boxes.jsonl", "out=report"], "out: report: expected a file name that ends in .json"),
         (["check", "boxes.jsonl", "images=no way"], "images: expected true or false, got 'no way'"),
         (["check", "boxes.jsonl", "max_pixels=9"], "pixels: expected 0 < min_pixels <= max_pixels"),
-        (["check", "boxes.jsonl", "seed=1"], "Could not override 'seed'"),
+        (["check", "boxes.jsonl", "seed=1"], "seed: no such setting"),
         (["show", "boxes.jsonl"], "out: expected the page to write; write out=PAGE.html"),
         (["show", "boxes.jsonl", "out=p.html", "count=0"], "count: expected a whole number of at least 1, got 0"),
         (["show", "boxes.jsonl", "out=p.html", "seed=x"], "seed: expected a whole number, got 'x'"),

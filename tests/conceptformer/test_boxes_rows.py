@@ -176,6 +176,16 @@ def test_an_input_of_another_shape_than_the_page_is_a_sign(tmp_path):
     assert hint.startswith("input_size has another shape than the page in 3 rows, the first boxes.jsonl:1")
 
 
+def test_one_model_under_two_frames_is_a_sign(tmp_path):
+    save_page(tmp_path / "p.png", (SIDE, SIDE))
+    same = {"image": "p.png", "page_id": "p", "image_size": [SIDE, SIDE], "input_size": [SIDE, SIDE]}
+    rows = [box_row(1, [[10, 10, 100, 90]], **same), box_row(2, [[10, 10, 100, 90]], **same, frame="relative1000")]
+    (hint,) = frame_hints(read_rows(tmp_path, *rows).rows)
+    assert "state the frames absolute and relative1000: a model answers in one" in hint
+    rows[1]["model"] = "another"
+    assert frame_hints(read_rows(tmp_path, *rows).rows) == ()
+
+
 def test_what_a_refused_row_says_contradicts_nothing(tmp_path):
     file = read_rows(
         tmp_path,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conceptformer.backbones.qwen2_5_vl_inputs import InputSettings, page_grid
 from conceptformer.box_files.sampling import asked_rows, chosen_rows
 from conceptformer.box_files.statistics import BoxStatistics, Spread, box_statistics, coverage
-from conceptformer.box_files.summary import write_summary
+from conceptformer.box_files.summary import facts, write_summary
 from conceptformer.errors import ConceptFormerError
 from conceptformer.records import EvidenceBox
 from tests.conceptformer.box_rows import box_row, read_rows
@@ -114,8 +114,16 @@ def test_everything_is_written_as_json_and_as_markdown(tmp_path):
         "invalid rows": 1, "boxes that cannot be used": 1, "boxes cut off": 1
     }  # fmt: skip
     assert written["faults"]["boxes that cannot be used"][0]["place"] == "boxes.jsonl:1"
-    assert "| made by | a\\|b \\<b\\>\\*x\\*\\</b\\>, prompt 1: 1, a-model, prompt 1: 1 |" in markdown
+    assert "| made by | a\\|b \\<b\\>\\*x\\*\\</b\\>, prompt 1 (1 pair); a-model, prompt 1 (1 pair) |" in markdown
+    assert "| frames of the boxes | absolute (2 pairs) |\n| pairs by number of boxes | 2 with 1 |\n" in markdown
     assert "| 17–32 | 1 | 50.0% |" in markdown and "## Invalid rows: 1" in markdown
+
+
+def test_figures_that_a_file_without_boxes_does_not_have_are_not_shown(tmp_path):
+    file = read_rows(tmp_path, box_row(1, []), box_row(2, []))
+    shown = dict(facts(box_statistics(file, GRID)))
+    assert (shown["rows"], shown["pairs without boxes"], shown["pairs by number of boxes"]) == ("2", "2", "2 with 0")
+    assert not {"frames of the boxes", "boxes of a pair", "area of a box, of its page"} & set(shown)
 
 
 def test_rows_to_look_at_are_chosen_by_rule(tmp_path):

@@ -36,7 +36,7 @@ def padding_share(sampler: LengthBuckets, rows: list[int], number: int = 0) -> f
 @given(
     rows=st.integers(1, 60), batch=st.integers(1, 9), bucket=st.integers(1, 7), number=st.integers(0, 3), data=st.data()
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_row_comes_once(rows, batch, bucket, number, data):
     own = data.draw(st.lists(st.integers(1, 5), min_size=rows, max_size=rows))
     sampler = LengthBuckets(own, batch=batch, bucket=bucket, seed=1)

@@ -53,10 +53,20 @@ def test_queries_are_encoded_in_their_order_and_once(tmp_path):
     )
 
 
-def test_progress_counts_every_page_once(tmp_path, pages):
+def test_progress_counts_every_page_once_batch_by_batch(tmp_path, pages):
     seen: list[tuple[int, int]] = []
-    encode_pages(pages, ColourRetriever(), encoding(tmp_path), lambda *progress: seen.append(progress))
-    assert seen == [(5, 17), (10, 17), (15, 17), (17, 17)]
+    for changes in ({"batch_pages": 3}, {}):
+        encode_pages(pages, ColourRetriever(), encoding(tmp_path, **changes), lambda *progress: seen.append(progress))
+    # Shards of five pages; those that are there already count at once.
+    first = [0, 3, 5, 8, 10, 13, 15, 17]
+    assert seen == [(done, 17) for done in (*first, 0, 5, 10, 15, 17)]
+
+
+def test_progress_counts_queries_batch_by_batch(tmp_path):
+    seen: list[tuple[int, int]] = []
+    queries = {f"q{number}": f"red {number}" for number in range(7)}
+    encode_queries(queries, ColourRetriever(), encoding(tmp_path), lambda *progress: seen.append(progress))
+    assert seen == [(3, 7), (5, 7), (7, 7)]
 
 
 class Lazy(Sequence[Page]):

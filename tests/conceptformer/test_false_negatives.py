@@ -38,7 +38,7 @@ def test_a_rows_own_positive_stays_even_if_listed_again():
     assert not false_negatives(keys, torch.tensor([0, 1]), torch.tensor([[5], [8]])).any()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_false_negatives_equal_slow_loops_and_are_accepted_by_info_nce(data):
     keys = data.draw(st.lists(st.integers(0, 4), min_size=4, max_size=4))

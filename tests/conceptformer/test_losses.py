@@ -80,7 +80,7 @@ def test_query_concept_matching_worked_by_hand(reverse, expected):
     assert loss.item() == pytest.approx(expected)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.sampled_from([0.01, 0.07, 1.0]), st.booleans())
 def test_all_losses_equal_slow_loops(seed, temperature, reverse):
     query, concept, page, candidate_concept = batch(seed)
@@ -189,7 +189,7 @@ def test_the_teacher_gives_no_gradient():
     assert from_page is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000))
 def test_distributions_sum_to_one_and_follow_a_permutation_of_the_candidates(seed):
     query, _, page, _ = batch(seed)
@@ -199,7 +199,7 @@ def test_distributions_sum_to_one_and_follow_a_permutation_of_the_candidates(see
     torch.testing.assert_close(ranking_distribution(query, page[order], temperature=0.01), probability[:, order])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.booleans())
 def test_losses_do_not_depend_on_the_order_of_the_candidates(seed, reverse):
     query, concept, page, candidate_concept = batch(seed)
@@ -218,7 +218,7 @@ def test_losses_do_not_depend_on_the_order_of_the_candidates(seed, reverse):
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.booleans())
 def test_concept_kl_is_positive_and_zero_where_the_distributions_are_equal(seed, reverse):
     query, concept, page, _ = batch(seed)

@@ -72,7 +72,7 @@ def test_masked_distribution_worked_by_hand():
     assert info_nce(query, page, temperature=0.01, excluded=excluded).item() == pytest.approx(math.log(2))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.booleans())
 def test_masked_losses_equal_slow_loops_over_what_is_left(seed, reverse):
     x = made(seed)
@@ -133,7 +133,7 @@ def test_a_row_with_nothing_left_but_its_positive_has_loss_zero_and_no_gradient(
     assert found and not any(gradient.any() for gradient in found.values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.sampled_from(sorted(LOSSES)))
 def test_gradients_are_finite_under_any_mask_at_the_papers_temperature(seed, name):
     x = {key: value.detach().float().requires_grad_() for key, value in made(seed).items()}

@@ -13,9 +13,10 @@ import pytest
 from conceptformer.data.json_rows import JsonRow, Refusals
 from conceptformer.errors import BoxError, DataError
 from conceptformer.opendocvqa import OpenDocVqaQueries, ReleasedTrainset
-from conceptformer.opendocvqa.queries import SOURCES, source_of
+from conceptformer.opendocvqa.queries import SOURCES, Evidence, source_of
 from conceptformer.opendocvqa.released import stated_evidence
 from conceptformer.opendocvqa.table4 import PUBLISHED, beside_table4
+from conceptformer.records import EvidenceBox
 from tests.conceptformer.opendocvqa_files import (
     DOCVQA,
     INFOVQA,
@@ -95,24 +96,34 @@ def test_released_rows_hold_boxes_labels_frame_and_sizes(tmp_path):
     queries, _ = read(write_released(tmp_path, *rows))
     first, *middle, last = (query.evidence for query in queries)
     assert first.boxes == [[0, 0, 40, 21], [40, 0, 80, 42]]
-    assert first.labels == ["the stripe", ""]
+    assert (first.labels, first.description) == (None, "the stripe")
     assert (first.row.values, first.image_size) == ({"frame": "absolute", "input_size": (80, 42)}, (40, 21))
     assert middle == [None, None]
     assert (last.boxes, last.labels, last.row.values["input_size"]) == ([[1, 2, 3, 4]], ["a label"], None)
 
 
 @pytest.mark.parametrize(
-    ("describe", "labels"),
+    ("describe", "labels", "description"),
     [
-        ('["one", "two"]', ["one", "two"]),
-        ('["one"]', ['["one"]', ""]),
-        ("[Table 3] and its caption", ["[Table 3] and its caption", ""]),
-        (None, ["", ""]),
+        ('["one", "two"]', ["one", "two"], None),
+        ('["one"]', None, '["one"]'),
+        ("[Table 3] and its caption", None, "[Table 3] and its caption"),
+        (None, None, ""),
     ],
 )
-def test_a_description_is_the_label_of_the_first_box_unless_it_lists_one_for_each(describe, labels):
+def test_a_description_stands_for_all_boxes_unless_it_lists_a_label_for_each(describe, labels, description):
     values = {"boxes": "[[0, 0, 1, 1], [1, 1, 2, 2]]", "label": describe}
-    assert stated_evidence(JsonRow("here", values), "absolute").labels == labels
+    evidence = stated_evidence(JsonRow("here", values), "absolute")
+    assert (evidence.labels, evidence.description) == (labels, description)
+
+
+def test_the_first_box_that_can_be_used_bears_the_description():
+    boxes = [EvidenceBox(0, 0, 0.5, 0.5), EvidenceBox(0.5, 0.5, 1, 1)]
+    described = Evidence(JsonRow("here", {}), [], None, None, "a table").described(boxes)
+    assert described == (EvidenceBox(0, 0, 0.5, 0.5, "a table"), boxes[1])
+    labelled = [EvidenceBox(0, 0, 1, 1, "its own")]
+    assert Evidence(JsonRow("here", {}), [], ["its own"]).described(labelled) == tuple(labelled)
+    assert Evidence(JsonRow("here", {}), [], None, None, "a table").described([]) == ()
 
 
 @pytest.mark.parametrize(

@@ -6,31 +6,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from tests.conceptformer import proposal_runs
 from tests.conceptformer.proposal_runs import KEY, arguments, content_of, rows_in, run, run_main, write_pairs
-from tests.conceptformer.proposal_server import BOX, USAGE, Server, running_server
+from tests.conceptformer.proposal_server import BOX, USAGE
 from tests.visar.commands import environment
 from visar.command_line import config_folder
 
 CONFIGS = config_folder("conceptformer")
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(process) -> Server:
-    process.plan()
-    return process
+process, server = proposal_runs.process, proposal_runs.server
 
 
 # Bad input.
@@ -90,11 +81,12 @@ def test_pairs_that_cannot_be_asked_for_are_listed_at_once_and_not_sent(server, 
     ("more", "told"),
     [
         (["pairs=none.jsonl"], "none.jsonl: no such file"),
-        (["pairs=null"], "null: no such file"),
+        (["pairs=null"], "pairs: expected a file; write pairs=PAIRS.jsonl"),
         (["pairs="], "pairs: expected a file; write pairs=PAIRS.jsonl"),
         (["out="], "out: expected a file"),
         (["out=data/pairs.jsonl"], "out: data/pairs.jsonl is the file of pairs"),
-        (["out=data"], "data: cannot be written (Is a directory); choose another file"),
+        (["out=data"], "out: data: expected a file name that ends in .jsonl"),
+        (["out=data/some.jsonl"], "some.jsonl: cannot be written (Is a directory); choose another file"),
         (["frame=null"], "frame: expected what the model states boxes in"),
         (["frame=pixels"], "the frame is stated as 'pixels'; expected 'absolute'"),
         (["api.base_url="], "api.base_url: expected the address"),
@@ -105,6 +97,7 @@ def test_pairs_that_cannot_be_asked_for_are_listed_at_once_and_not_sent(server, 
 )
 def test_what_cannot_be_meant_is_one_line_and_leaves_the_pairs_alone(tmp_path, more, told):
     pairs = write_pairs(tmp_path, 1).read_bytes()
+    (tmp_path / "data" / "some.jsonl").mkdir()
     outcome = run(tmp_path, "http://127.0.0.1:9/v1", *more)
     assert outcome.status == 2 and told in outcome.error
     assert (tmp_path / "data" / "pairs.jsonl").read_bytes() == pairs
@@ -112,7 +105,7 @@ def test_what_cannot_be_meant_is_one_line_and_leaves_the_pairs_alone(tmp_path, m
 
 def test_an_empty_file_of_pairs_is_an_error(tmp_path):
     write_pairs(tmp_path, 0)
-    assert "no pairs; expected one JSON object per line" in run_main(tmp_path, "http://127.0.0.1:9/v1").error
+    assert "expected pairs, one JSON object per line" in run_main(tmp_path, "http://127.0.0.1:9/v1").error
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_the_command_runs_as_people_start_it(server, tmp_path):
     given = {**environment(), "OPENAI_API_KEY": KEY, "NO_PROXY": "127.0.0.1", "OPENAI_LOG": "debug"}
     done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "failed: 1, listed in boxes.failed.jsonl; the first:" in done.stdout
+    assert "failed pairs: 1, listed in out/boxes.failed.jsonl:\n" in done.stdout
     assert "pairs.jsonl:2: no JSON object in the reply: 'Hm.' (the last of 3 replies)" in done.stdout
     assert KEY not in done.stdout + done.stderr
     # Nothing else is left in the folder it was started in.

@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,22 +18,13 @@ from conceptformer.data.training_files import read_training_rows
 from conceptformer.proposals.box_file import NEEDED_KEYS, POSSIBLE_KEYS, SCHEMA
 from conceptformer.proposals.row_file import RowFile
 from conceptformer.records import EvidenceBox
+from tests.conceptformer import proposal_runs
 from tests.conceptformer.proposal_runs import SIZE, content_of, reply, rows_in, run, run_main, write_pairs
-from tests.conceptformer.proposal_server import BOX, Server, running_server
+from tests.conceptformer.proposal_server import BOX
 from tests.visar.commands import ROOT, environment
 from visar.tensor_files import StoreError, StoreWarning
 
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(process) -> Server:
-    process.plan()
-    return process
+process, server = proposal_runs.process, proposal_runs.server
 
 
 # The box file.
@@ -148,7 +138,7 @@ def test_new_pairs_are_added_to_a_finished_file(server, tmp_path):
     pairs.write_bytes(whole)
     outcome = run_main(tmp_path, server, "api.model=some/model-2")
     assert outcome.status == 0
-    assert "1 rows were made otherwise (model 'some/model-1', prompt_version '1') and are kept" in outcome.err
+    assert "made otherwise (model 'some/model-1', prompt_version '1', frame 'absolute') are kept: 1;" in outcome.err
     assert (tmp_path / "out" / "boxes.jsonl").read_bytes().startswith(first)
     assert Counter(row["model"] for row in rows_in(tmp_path)) == {"some/model-1": 1, "some/model-2": 2}
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from conceptformer.data.one_line import one_line
 from conceptformer.errors import ConceptFormerError, DataError
 from conceptformer.proposals import prompt
 from conceptformer.proposals.budget import Budget, BudgetSpentError, Price, Usage
-from conceptformer.proposals.endpoint import Endpoint
 from conceptformer.proposals.frame_watch import FrameWatch
 from conceptformer.proposals.page_images import SentForm
 from conceptformer.proposals.pairs import read_pairs
@@ -24,11 +24,6 @@ from conceptformer.proposals.prompt import make_messages
 from conceptformer.proposals.retries import RetryPolicy, retry_after_seconds
 from conceptformer.regions import frame_named
 from tests.conceptformer.tiny_models import noise_image
-
-ENDPOINT = {
-    "base_url": "http://localhost:8000/v1", "model": "m", "key_env": "KEY", "temperature": 0.2, "max_tokens": None,
-    "structured": True, "timeout_seconds": 60, "max_reply_bytes": 1000,
-}  # fmt: skip
 
 # Waits.
 
@@ -65,6 +60,12 @@ def test_what_the_server_asks_for_is_waited_for_in_full():
     policy = RetryPolicy(attempts=2, first_wait_seconds=1, longest_wait_seconds=2, longest_pause_seconds=60)
     waits = [policy.wait_seconds(1, 5.0) for _ in range(200)]
     assert min(waits) >= 5 and len(set(waits)) > 100 and max(waits) < 6
+
+
+def test_a_fixed_small_pause_does_not_use_up_the_attempts():
+    """A server that answers "Retry-After: 1" to every call over its limit saw all attempts within a few seconds."""
+    policy = RetryPolicy(attempts=9, first_wait_seconds=1, longest_wait_seconds=30, longest_pause_seconds=60)
+    assert all(policy.wait_seconds(5, 1.0) >= 8 for _ in range(200))
 
 
 # Budgets.
@@ -114,42 +115,11 @@ def test_cost_is_by_the_million_and_unknown_without_prices():
         (lambda: RetryPolicy(1, 1, float("nan"), 1), "retry.longest_wait_seconds is nan"),
         (lambda: SentForm(100, 28, "jpeg"), "image.max_pixels is 100; expected a whole number of at least 784"),
         (lambda: SentForm(1000, 1, "gif"), "image.format is 'gif'"),
-        (lambda: Endpoint(**ENDPOINT | {"base_url": None}), "api.base_url: expected the address"),
-        (lambda: Endpoint(**ENDPOINT | {"base_url": "localhost:8000"}), "api.base_url is 'localhost:8000'"),
-        (lambda: Endpoint(**ENDPOINT | {"base_url": "http://h:port/v1"}), "cannot be read as an address"),
-        (lambda: Endpoint(**ENDPOINT | {"base_url": "http://h/v1?key=x"}), "api.base_url holds a '?' or a '#'"),
-        (lambda: Endpoint(**ENDPOINT | {"model": " "}), "api.model: expected the name"),
-        (lambda: Endpoint(**ENDPOINT | {"timeout_seconds": 0}), "api.timeout_seconds is 0"),
-        (lambda: Endpoint(**ENDPOINT | {"max_tokens": 0}), "api.max_tokens is 0"),
-        (lambda: Endpoint(**ENDPOINT | {"structured": "yes"}), "api.structured: expected true or false"),
     ],
 )
 def test_settings_without_sense_are_refused_with_their_name(make, told):
     with pytest.raises(ConceptFormerError, match=re.escape(told)):
         make()
-
-
-# The key.
-
-
-def test_a_key_is_taken_from_the_environment_without_the_line_end_of_a_secrets_file(monkeypatch):
-    monkeypatch.setenv("KEY", "sk-0123456789\n")
-    assert Endpoint(**ENDPOINT).key() == "sk-0123456789"
-    assert "sk-0123456789" not in repr(Endpoint(**ENDPOINT))
-
-
-@pytest.mark.parametrize("key", ["sk-0123\n456789", "sk-\u2013-456789", "sk 456789"])
-def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(monkeypatch, key):
-    monkeypatch.setenv("KEY", key)
-    with pytest.raises(ConceptFormerError, match="KEY holds signs that no key has") as caught:
-        Endpoint(**ENDPOINT).key()
-    assert "456789" not in str(caught.value)
-
-
-def test_an_address_with_a_password_is_refused_without_being_shown():
-    with pytest.raises(ConceptFormerError, match="user name or password") as caught:
-        Endpoint(**ENDPOINT | {"base_url": "http://me:hidden@host/v1"})
-    assert "hidden" not in str(caught.value)
 
 
 # Images as they are sent.
@@ -229,6 +199,19 @@ def test_the_prompt_names_the_frame_and_the_question_behind_the_image(frame, sai
 def test_instructions_for_retrievers_are_not_part_of_the_question(query, question):
     _, user = make_messages(query, "data:x", "relative", (640, 480))
     assert user["content"][1]["text"].endswith(f"\n\nQuestion: {question}")
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "line"),
+    [
+        ("a\n b\u2028\tc ", None, "a b c"),
+        ("half \ud83d", None, "half \\ud83d"),
+        ("abcdef", 6, "abcdef"),
+        ("abcdefg", 6, "abc..."),
+    ],
+)
+def test_foreign_text_is_put_into_one_line(text, most, line):
+    assert one_line(text, most=most) == line
 
 
 # Doubts about the frame.

@@ -51,6 +51,7 @@ def test_no_evidence_is_a_reply_too():
     [
         ("", "the reply is empty"),
         ("<think>It is hard.</think>", "the reply is empty"),
+        (f"<think>A draft: {ONE} or rather", "the reply ends within its reasoning"),
         ("I cannot see a page.", "no JSON object in the reply: 'I cannot see a page.'"),
         ('{"bboxes": []}', "no key 'boxes'; its keys: 'bboxes'"),
         ("[[1, 2, 3, 4]]", "no JSON object"),

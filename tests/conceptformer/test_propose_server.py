@@ -5,27 +5,18 @@ from __future__ import annotations
 import email.utils
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 
+from tests.conceptformer import proposal_runs
 from tests.conceptformer.proposal_runs import KEY, reply, rows_in, write_pairs
 from tests.conceptformer.proposal_runs import run_main as run
-from tests.conceptformer.proposal_server import BOX, Server, running_server
+from tests.conceptformer.proposal_server import BOX, running_server
 
 GOOD = {"content": BOX}
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(process) -> Server:
-    process.plan()
-    return process
+process, server = proposal_runs.process, proposal_runs.server
 
 
 def made(folder, name: str = "boxes") -> list[str]:
@@ -94,7 +85,7 @@ def test_what_fails_each_time_is_listed_with_its_reason_and_the_next_run_asks_on
     )
     outcome = run(tmp_path, server)
     assert outcome.status == 1 and outcome.err == ""
-    assert "failed: 1, listed in boxes.failed.jsonl" in outcome.out
+    assert "failed pairs: 1, listed in out/boxes.failed.jsonl" in outcome.out
     assert made(tmp_path) == ["id0", "id1", "id3"]
     (failure,) = rows_in(tmp_path, "boxes.failed")
     assert failure == {
@@ -171,7 +162,7 @@ def test_boxes_are_clipped_or_dropped_and_counted_and_the_file_is_a_file_of_trai
     server.plan(by_query={"q0": [mixed], "q1": [reply()]})
     outcome = run(tmp_path, server)
     assert (outcome.status, outcome.err) == (0, "")
-    assert "rows made: 2; boxes: 3; pairs without evidence: 1" in outcome.out
+    assert "rows made in this run: 2, of these without boxes: 1; boxes: 3\n" in outcome.out
     assert "boxes cut off at the edge of the page: 1; boxes dropped: 3" in outcome.out
     assert "pairs.jsonl:1: box 3 (60, 80, 10, 20): empty or turned round" in outcome.out
     row = next(row for row in rows_in(tmp_path) if row["query_id"] == "id0")
@@ -280,11 +271,11 @@ def test_budgets_end_the_run_cleanly_and_the_next_run_continues(server, tmp_path
     prices = ("price.input=2", "price.output=10")
     outcome = run(tmp_path, server, "budget.calls=4", *prices)
     assert outcome.status == 2
-    assert outcome.error.startswith("the budget of 4 calls is spent: 5 pairs are left; the same command continues")
+    assert outcome.error.startswith("the budget of 4 calls is spent; pairs left: 5; the same command continues")
     assert "calls: 4; tokens: 4,000 in, 400 out; cost so far: 0.0120" in outcome.out
     assert len(server.log()) == len(rows_in(tmp_path)) == 4 and rows_in(tmp_path, "boxes.failed") == []
     outcome = run(tmp_path, server, "budget.tokens=1500", "concurrency=1")
-    assert outcome.error.startswith("the budget of 1,500 tokens is spent: 3 pairs are left")
+    assert outcome.error.startswith("the budget of 1,500 tokens is spent; pairs left: 3")
     assert len(rows_in(tmp_path)) == 6
     assert run(tmp_path, server).status == 0
     assert len(server.log()) == len(made(tmp_path)) == len(set(made(tmp_path))) == 9

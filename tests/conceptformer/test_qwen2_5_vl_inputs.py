@@ -109,7 +109,7 @@ def test_texts_are_kept_byte_for_byte(either):
     assert decoded in either.tokenizer.decode(either.concept_suffix_ids(HOSTILE, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(min_size=1).filter(str.strip), st.integers(2, 12))
 @example("a" * 50, 2)
 @example("\U0001f469" * 50, 3)
@@ -150,7 +150,7 @@ def test_a_concept_sequence_without_slots_is_refused(inputs):
         inputs.concept_suffix_ids("a", 0)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([24, 60, 1280]))
 @example(1, 1, 1280)
 @example(3, 1, 24)

@@ -109,7 +109,7 @@ def test_groups_are_the_connected_parts(relevant):
     assert sorted(set(groups.values())) == list(range(len(parts)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 31))
 def test_metrics_of_vectors_are_those_of_pytrec_eval(seed, query_count, page_count):
     generator = np.random.default_rng(seed)

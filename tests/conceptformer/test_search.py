@@ -42,7 +42,7 @@ def test_a_case_worked_by_hand():
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     arrays.arrays(np.int8, st.tuples(st.integers(1, 5), st.just(3)), elements=st.integers(-2, 2)),
     arrays.arrays(np.int8, st.tuples(st.integers(1, 23), st.just(3)), elements=st.integers(-2, 2)),

@@ -137,7 +137,7 @@ def test_what_is_compared_can_be_chosen(tmp_path):
     chosen = ("runs=some", "output=tables", "reference=BM25", "published=2", "resampling.samples=50")
     outcome = run(*chosen, folder=tmp_path)
     assert (outcome.status, outcome.err) == (0, "")
-    assert "BM25 − ours" in outcome.out
+    assert "BM25 − ours" in outcome.out and "Holm: corrected for all differences here." in outcome.out
     # None of the benchmarks is the paper's.
     assert "paper" not in (tmp_path / "tables" / "table.md").read_text(encoding="utf-8")
     assert "paper" not in outcome.out
@@ -147,6 +147,9 @@ def test_one_retriever_alone_has_no_table_of_differences(tmp_path):
     written(tmp_path / "some" / "ours")
     outcome = run("runs=some", folder=tmp_path)
     assert outcome.status == 0 and "Differences" not in outcome.out
+    folder = tmp_path / "runs" / "conceptformer" / "table"
+    for text in (outcome.out, (folder / "table.md").read_text(), (folder / "table.html").read_text()):
+        assert "Means over queries." in text and "Holm" not in text and "average" not in text.lower()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_longest_row_is_told_with_its_concept_tokens(tmp_path):
     assert re.findall(r"[\d,]+ tokens|T = \d+|\(.*\)", line) == [
         f"{sum(map(len, parts))} tokens", "T = 16", "(query q2, page p2)"
     ]  # fmt: skip
-    assert ended.out.index("longest row") < ended.out.index("beginning at step 0 of 1")
+    assert ended.out.index("longest row") < ended.out.index("training: 0 of 1")
     # The run is finished: no step is to come, and nothing is said of one.
     assert "longest row" not in run("training.max_steps=1", folder=folder).out
 

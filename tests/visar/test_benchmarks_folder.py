@@ -235,7 +235,7 @@ def test_without_a_file_the_folders_own_questions_are_taken(tmp_path):
 CELLS = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n,;\t\"'|"), max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4),
     st.sampled_from(",;\t|"),

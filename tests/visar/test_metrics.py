@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.errors import VisarError
@@ -120,7 +120,6 @@ rankings = st.integers(1, 12).flatmap(
 
 
 @given(rankings)
-@settings(deadline=None)
 def test_every_metric_stays_between_zero_and_one_and_recall_never_falls_with_k(case):
     order, relevant, k = case
     for metric in AT_K:
@@ -131,7 +130,6 @@ def test_every_metric_stays_between_zero_and_one_and_recall_never_falls_with_k(c
 
 
 @given(rankings, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_what_stands_below_k_does_not_matter(case, random):
     order, relevant, k = case
     below = list(order[k:])
@@ -141,7 +139,6 @@ def test_what_stands_below_k_does_not_matter(case, random):
 
 
 @given(rankings)
-@settings(deadline=None)
 def test_f1_at_k_is_the_f1_of_the_first_k_as_a_set(case):
     order, relevant, k = case
     k = min(k, len(order))

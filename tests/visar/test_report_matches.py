@@ -83,7 +83,7 @@ def test_half_precision_and_vectors_of_any_length_give_cosines() -> None:
     assert (match.similarity, match.strength) == pytest.approx((1.0, 0.75))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 7))
 def test_equals_a_plain_loop(seed: int, tokens: int, places: int) -> None:
     generator = torch.Generator().manual_seed(seed)

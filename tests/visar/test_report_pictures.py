@@ -52,7 +52,7 @@ def test_matrix_pixels_are_see_through_at_zero_grey_at_nan_and_stronger_with_the
     assert pixels[2, 0, 0] == pixels[2, 0, 1] == pixels[2, 0, 2]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e-6, 1.0))
 def test_a_pixel_is_within_one_level_of_the_ramp(value: float) -> None:
     red, green, blue, opacity = decode(matrix_image(np.array([[value]]))).convert("RGBA").getpixel((0, 0))
@@ -116,7 +116,7 @@ def test_cost_curve_is_normalised_and_marks_k() -> None:
 
 
 @given(st.floats(1e-3, 1e6), st.floats(-1e6, 1e6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_scale_and_offset_of_the_cost_do_not_change_the_curve(factor: float, offset: float) -> None:
     cost = torch.tensor([3.0, 1.0, 2.0, 7.0, 4.0], dtype=torch.float64)
     one = _curve(read(cost_curve(selection(cost=cost))))

@@ -131,13 +131,13 @@ def test_three_pages_give_one_or_two_where_two_stand_apart(name):
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=14), st.sampled_from(sorted(RULES)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_k_stays_within_the_document(values, name):
     assert 1 <= RULES[name](falling(values)).k <= len(values)
 
 
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=14), st.sampled_from(sorted(RULES)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_neither_shift_nor_scale_of_the_scores_matters(values, name):
     assume(max(values) > min(values))
     scores = falling(values)
@@ -146,7 +146,7 @@ def test_neither_shift_nor_scale_of_the_scores_matters(values, name):
 
 
 @given(st.permutations([0.05, 0.1, 0.13, 0.2, 0.31, 0.5, 0.6, 0.77, 0.9]), st.sampled_from(sorted(RULES)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_order_of_the_pages_does_not_change_which_are_chosen(shuffled, name):
     selection = BASELINES[name].select(QUERY, pages_scoring(*shuffled))
     chosen = sorted(shuffled[page] for page in selection.pages)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.errors import DatasetError, EmbeddingError
@@ -33,7 +33,6 @@ def test_oracle_reads_down_to_the_last_evidence_page():
 
 
 @given(st.permutations(range(9)), st.sets(st.integers(0, 8), min_size=1))
-@settings(deadline=None)
 def test_oracle_holds_all_evidence_and_one_page_less_would_not(order, evidence):
     k = smallest_k_with_all(order, sorted(evidence)).k
     assert evidence <= set(order[:k])

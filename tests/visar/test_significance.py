@@ -95,7 +95,7 @@ def test_asking_every_question_twice_narrows_nothing():
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12), st.integers(0, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_interval_lies_within_the_values_and_grows_with_the_level(values, seed):
     narrow = bootstrap_interval(values, range(len(values)), samples=300, level=0.5, seed=seed)
     wide = bootstrap_interval(values, range(len(values)), samples=300, level=0.99, seed=seed)
@@ -156,7 +156,7 @@ def test_equal_methods_give_one_and_so_do_differences_that_cancel_within_documen
 
 
 @given(st.lists(st.tuples(st.floats(-3, 3), st.integers(0, 5)), min_size=1, max_size=20))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_p_value_ignores_which_method_comes_first_and_the_unit(rows):
     differences, clusters = np.array([row[0] for row in rows]), [row[1] for row in rows]
     p = paired_permutation_test(differences, clusters)
@@ -171,7 +171,7 @@ def test_holm_worked_by_hand():
 
 
 @given(st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.05, 1.0]), min_size=1, max_size=12))
-@settings(max_examples=15, deadline=None)  # statsmodels takes 0.15 s a call
+@settings(max_examples=15)  # statsmodels takes 0.15 s a call
 def test_holm_agrees_with_statsmodels(p_values):
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
 

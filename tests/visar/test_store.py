@@ -67,7 +67,7 @@ def test_pages_of_unequal_length_come_back_in_page_order(tmp_path, order):
     assert store.page_count(KEY) == 3
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.integers(1, 13), min_size=1, max_size=5), width=st.integers(1, 9))
 def test_any_shape_comes_back(tmp_path, rows, width):
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
