@@ -32,8 +32,9 @@ from visar.report.table import markdown_table, table_rows
 from visar.report.wording import counted
 from visar.run_folder import RunFolder
 from visar.selectors.protocol import PageSelector
+from visar.significance import Resampling
 from visar.store import EmbeddingStore
-from visar.summary import Resampling, summarise
+from visar.summary import summarise
 from visar.worker_processes import usable_cores
 
 LITERAL_KEYS = ("output", "cache", "dataset.root", "dataset.documents", "dataset.questions", "dataset.folder")

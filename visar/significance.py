@@ -6,6 +6,7 @@ Questions about one document are alike, so the document, called cluster here, is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +87,45 @@ def bootstrap_interval(
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(blocks), [tail, 1 - tail])
     return Interval(float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How uncertainty is estimated.
+
+    Attributes:
+        samples: Bootstrap resamples, and sign flips of the paired tests.
+        seed: Of both.
+
+    Raises:
+        VisarError: A setting is out of range. Better now than after the hours that a run may take.
+    """
+
+    samples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name, least in {"samples": 1, "seed": 0}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise VisarError(f"resampling.{name}: expected a whole number of at least {least}, got {value!r}")
+
+    def estimate(
+        self, values: Sequence[float] | np.ndarray, clusters: Sequence[Hashable], statistic: Statistic = weighted_mean
+    ) -> dict[str, float | None]:
+        """Value of the statistic with its 95 % interval, whole clusters resampled.
+
+        Args:
+            values, clusters, statistic: See :func:`bootstrap_interval`.
+
+        Returns:
+            "value", and "low" and "high", which are None where all is one cluster.
+        """
+        values = np.asarray(values, dtype=float)
+        value = float(statistic(values, np.ones((1, len(values))))[0])
+        interval = bootstrap_interval(values, clusters, statistic=statistic, samples=self.samples, seed=self.seed)
+        low, high = interval if interval is not None else (None, None)
+        return {"value": value, "low": low, "high": high}
 
 
 def paired_permutation_test(

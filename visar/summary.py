@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from visar.errors import VisarError
 from visar.evaluation import Row
 from visar.significance import (
-    Statistic,
-    bootstrap_interval,
+    Resampling,
     holm,
     paired_permutation_test,
     weighted_f1_of_means,
@@ -23,36 +20,6 @@ from visar.significance import (
 
 SET_METRICS = ("recall", "precision", "f1")
 RANKING_TESTED = ("recall@5", "recall@10", "ndcg@5", "ndcg@10", "mrr@10")
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """How uncertainty is estimated.
-
-    Attributes:
-        samples: Bootstrap resamples, and sign flips of the paired tests.
-        seed: Of both.
-
-    Raises:
-        VisarError: A setting is out of range. Better now than after the hours that a run may take.
-    """
-
-    samples: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        for name, least in {"samples": 1, "seed": 0}.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise VisarError(f"resampling.{name}: expected a whole number of at least {least}, got {value!r}")
-
-    def estimate(self, values: Any, clusters: Sequence[str], statistic: Statistic) -> dict[str, float | None]:
-        """Value of the statistic with its 95 % interval, resampled by document."""
-        values = np.asarray(values, dtype=float)
-        value = float(statistic(values, np.ones((1, len(values))))[0])
-        interval = bootstrap_interval(values, clusters, statistic=statistic, samples=self.samples, seed=self.seed)
-        low, high = interval if interval is not None else (None, None)
-        return {"value": value, "low": low, "high": high}
 
 
 def summarise(rows: Sequence[Row], baseline: str, resampling: Resampling) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conceptformer.errors import DataError
-from conceptformer.retrieval.evaluation import Resampling, query_groups
+from conceptformer.retrieval.evaluation import query_groups
 from conceptformer.retrieval.finished_runs import FinishedRun
-from visar.significance import holm, paired_permutation_test
+from visar.significance import Resampling, holm, paired_permutation_test
 
 COMPARED_METRICS = ("ndcg_at_10", "recall_at_10")
 """Those that the paper reports, the main one first."""

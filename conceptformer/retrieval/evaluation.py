@@ -15,34 +15,12 @@ from conceptformer.retrieval.protocol import PageRanker, PageRetriever
 from conceptformer.retrieval.search import PageBlock, Ranking, search
 from conceptformer.retrieval.vector_search import VectorSearch
 from visar.metrics import ndcg_at, recall_at, reciprocal_rank_at
-from visar.significance import bootstrap_interval
+from visar.significance import Resampling
 
 Row = dict[str, Any]
 
 RANKS = 10
 METRICS = ("recall_at_10", "ndcg_at_10", "mrr_at_10")
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """How the uncertainty of a mean is estimated.
-
-    Attributes:
-        samples: Bootstrap resamples.
-        seed: Of the resampling.
-
-    Raises:
-        DataError: A setting is out of range. Better now than after the hours that a run may take.
-    """
-
-    samples: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        for name, least in {"samples": 1, "seed": 0}.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise DataError(f"resampling.{name}: expected a whole number of at least {least}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -149,7 +127,7 @@ def measure(
     rows = [_row(task, query_id, rankings[query_id]) for query_id in task.queries]
     groups = query_groups(task.relevant)
     clusters = [groups[query_id] for query_id in task.queries]
-    means = {name: _estimate([row[name] for row in rows], clusters, resampling) for name in METRICS}
+    means = {name: resampling.estimate([row[name] for row in rows], clusters) for name in METRICS}
     return Evaluation({query_id: rankings[query_id] for query_id in task.queries}, rows, means, left_out or {})
 
 
@@ -212,10 +190,3 @@ def _row(task: RetrievalTask, query_id: str, ranking: Ranking) -> Row:
         "scores": list(ranking.scores[:RANKS]),
         **query_metrics(ranking.page_ids, relevant),
     }
-
-
-def _estimate(values: Sequence[float], clusters: Sequence[int], resampling: Resampling) -> dict[str, float | None]:
-    """The mean and its 95 % interval; no interval where all queries are of one group."""
-    interval = bootstrap_interval(values, clusters, samples=resampling.samples, seed=resampling.seed)
-    low, high = interval if interval is not None else (None, None)
-    return {"value": float(np.mean(values)), "low": low, "high": high}

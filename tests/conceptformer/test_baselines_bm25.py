@@ -17,10 +17,11 @@ from conceptformer.errors import DataError, MissingExtraError
 from conceptformer.questions import question_of
 from conceptformer.records import Page
 from conceptformer.retrieval.encoding import Place
-from conceptformer.retrieval.evaluation import Resampling, evaluate_retrieval
+from conceptformer.retrieval.evaluation import evaluate_retrieval
 from conceptformer.retrieval.protocol import PageRanker
 from tests.conceptformer.coded_pages import CodedReader, coded_page, coded_task
 from tests.conceptformer.colour_pages import encoding, silent
+from visar.significance import Resampling
 
 pytest.importorskip("bm25s", reason="the text extra is not installed")
 

@@ -17,12 +17,13 @@ from conceptformer.baselines import DenseText, PageTextReader, SentenceEmbedder
 from conceptformer.baselines.checkpoint_embedder import append_eos
 from conceptformer.errors import CheckpointError
 from conceptformer.retrieval.encoding import Place
-from conceptformer.retrieval.evaluation import Resampling, evaluate_retrieval
+from conceptformer.retrieval.evaluation import evaluate_retrieval
 from conceptformer.retrieval.protocol import PageRanker
 from tests.conceptformer.coded_pages import CodedReader, coded_task
 from tests.conceptformer.colour_pages import encoding
 from tests.conceptformer.tiny_text_checkpoints import save_bert, save_mistral
 from visar.errors import VisarError
+from visar.significance import Resampling
 
 pytest.importorskip("sentence_transformers", reason="the encoders extra is not installed")
 

@@ -16,10 +16,11 @@ from transformers import PreTrainedTokenizerFast
 from conceptformer.baselines import DenseText, NvEmbed, PageTextReader
 from conceptformer.baselines.nv_embed_model import NvEmbedConfig, NvEmbedModel
 from conceptformer.errors import CheckpointError
-from conceptformer.retrieval.evaluation import Resampling, evaluate_retrieval
+from conceptformer.retrieval.evaluation import evaluate_retrieval
 from tests.conceptformer.coded_pages import CodedReader, coded_task
 from tests.conceptformer.colour_pages import encoding
 from tests.conceptformer.tiny_text_checkpoints import HEAD_SIZE, HEADS, mistral, save_nv_embed
+from visar.significance import Resampling
 
 PROMPT = "Instruct: given a query, retrieve\nQuery: "
 TEXTS = ["bees store honey", "whales", "", "revenue rose to forty million what do bees"]

@@ -17,7 +17,6 @@ from conceptformer.records import Page, RetrievalTask
 from conceptformer.retrieval.encoding import Place
 from conceptformer.retrieval.evaluation import (
     METRICS,
-    Resampling,
     check_task,
     evaluate_retrieval,
     measure,
@@ -26,7 +25,7 @@ from conceptformer.retrieval.evaluation import (
 )
 from conceptformer.retrieval.search import Ranking
 from tests.conceptformer.colour_pages import ColourRetriever, encoding, make_task
-from visar.significance import bootstrap_interval
+from visar.significance import Resampling, bootstrap_interval
 
 FEW = Resampling(samples=200, seed=0)
 
@@ -253,14 +252,6 @@ def test_a_task_that_makes_no_sense_is_refused(tmp_path, changes, said):
     with pytest.raises(DataError, match=f"^made up: .*{said}"):
         evaluate_retrieval(task, ColourRetriever(), encoding(tmp_path), depth=10, resampling=FEW)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("samples", 0), ("samples", 2.5), ("samples", True), ("seed", -1), ("seed", "0")]
-)
-def test_resampling_settings_are_looked_at_at_once(name, value):
-    with pytest.raises(DataError, match=rf"resampling.{name}: expected a whole number"):
-        Resampling(**{"samples": 10, "seed": 0, name: value})
 
 
 def test_no_query_has_no_metrics():

@@ -15,8 +15,8 @@ from statsmodels.stats.multitest import multipletests
 from conceptformer.errors import DataError
 from conceptformer.published import published_benchmarks, published_means
 from conceptformer.retrieval.comparison import compare_retrievers
-from conceptformer.retrieval.evaluation import Resampling
 from conceptformer.retrieval.finished_runs import FinishedRun
+from visar.significance import Resampling
 
 MANY = Resampling(samples=10_000, seed=0)
 KNOWN = published_benchmarks()

@@ -13,7 +13,8 @@ from statsmodels.stats.multitest import multipletests
 from visar.errors import VisarError
 from visar.evaluation import ranking_metrics
 from visar.metrics import set_metrics
-from visar.summary import RANKING_TESTED, Resampling, summarise
+from visar.significance import Resampling
+from visar.summary import RANKING_TESTED, summarise
 
 QUICK = Resampling(samples=200, seed=0)
 
