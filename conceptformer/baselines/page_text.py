@@ -20,9 +20,10 @@ from conceptformer.baselines.text_files import TextFiles
 from conceptformer.data.images import open_image
 from conceptformer.errors import ConceptFormerError, DataError
 from conceptformer.records import Page
-from conceptformer.retrieval.encoding import read_page
+from conceptformer.retrieval.encoding import image_digest, read_page, refuse_changed
 from conceptformer.retrieval.filling import Encoding, OnProgress, refuse_left_out
 from visar.documents import OcrEngine
+from visar.documents.ocr import ImageRefusedError
 from visar.errors import VisarError
 
 # Raise it when the text of the same image changes: it is part of every key.
@@ -79,17 +80,27 @@ class PageTextReader:
         """Everything that decides the text of an image."""
         return {**self.engine.fingerprint(), "page text rules": _RULES_VERSION}
 
-    def read(self, pages: Sequence[Page], encoding: Encoding, on_progress: OnProgress) -> PageTexts:
+    def read(
+        self,
+        pages: Sequence[Page],
+        encoding: Encoding,
+        on_progress: OnProgress,
+        stamps: Mapping[str, str] | None = None,
+    ) -> PageTexts:
         """The text of pages, read or found in the cache. A kill costs the pages that are being read.
 
         Args:
             pages: With distinct ids. Looked at one after the other; the images of few are held at a time.
             encoding: Where texts are kept, whether bad pages are left out, and how many processes like this one there
                 are, which share the cores.
-            on_progress: Called with the number of pages that are done, and of all.
+            on_progress: Called with the number of pages that are done, and of all; with none at the start, since an
+                engine may take long to load.
+            stamps: By page id what :func:`~conceptformer.retrieval.encoding.page_stamps` says, where that is known. An
+                image whose text is there is then not read.
 
         Raises:
-            DataError: A page cannot be read and may not be skipped.
+            DataError: A page cannot be read, by its file or by the engine, and may not be skipped; or it has another
+                stamp now.
             ConceptFormerError: The engine cannot be run, or one of its processes was killed.
             StoreError: The disk is full or the cache cannot be used.
         """
@@ -105,17 +116,16 @@ class PageTextReader:
             found[page_id] = read
             on_progress(len(found), len(pages))
 
+        on_progress(0, len(pages))
         with self._start(files, encoding) as start:
             waiting: dict[Future[_Read], str] = {}
             for page in pages:
-                content, digest = read_page(page)
-                if content is None:
-                    take(page.page_id, _Read(fault=digest))
-                elif (text := files.load(digest)) is not None:
-                    take(page.page_id, _Read(text))
+                looked = _look(page, files, stamps)
+                if isinstance(looked, _Read):
+                    take(page.page_id, looked)
                 else:
-                    waiting[start(content, digest)] = page.page_id
-                del content
+                    waiting[start(*looked)] = page.page_id
+                del looked
                 while len(waiting) >= _WAITING * self._count(encoding):
                     _take_finished(waiting, take)
             while waiting:
@@ -151,6 +161,22 @@ class PageTextReader:
         return self.processes or max(1, _usable_cores() // encoding.place.world)
 
 
+def _look(page: Page, files: TextFiles, stamps: Mapping[str, str] | None) -> _Read | tuple[bytes, str]:
+    """What is known of a page already, or else the content of its image and its SHA-256."""
+    stamp = None if stamps is None else image_digest(stamps[page.page_id])
+    text = None if stamp is None else files.load(stamp)
+    if text is not None:
+        return _Read(text)
+    content, digest = read_page(page)
+    if stamps is not None:
+        refuse_changed(page, digest, stamps)
+    if content is None:
+        return _Read(fault=digest)
+    if stamp is None:
+        text = files.load(digest)
+    return (content, digest) if text is None else _Read(text)
+
+
 def _take_finished(waiting: dict[Future[_Read], str], take: Callable[[str, _Read], None]) -> None:
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         take(waiting.pop(future), future.result())
@@ -166,6 +192,8 @@ def _read(engine: OcrEngine, files: TextFiles, content: bytes, digest: str) -> _
         text = "" if is_blank else " ".join(word.text for word in engine.read(image))
         files.describe()
         files.save(digest, text)
+    except ImageRefusedError as error:
+        return _Read(fault=str(error))
     except VisarError as error:
         return _Read(fault_of_all=str(error))
     return _Read(text)

@@ -5,7 +5,7 @@ A folder holds
 - ``query.parquet``: ``query_id``, ``query`` and perhaps ``relevant_doc_ids``;
 - ``qrels.txt``: judgments as TREC writes them; without it ``relevant_doc_ids`` are the pages that answer;
 - ``corpus-*.parquet``: ``doc_id`` and ``image``, the bytes of an image file, alone or in a struct ``{bytes, path}``;
-- ``manifest.json``: names and numbers of rows, where there is one.
+- ``manifest.json``: names and numbers of rows; only a published corpus has to have one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from conceptformer.records import RetrievalTask
 
 _QUERY_FILES = ("query.parquet", "queries.parquet")
 _QRELS = "qrels.txt"
+_MANIFEST = "manifest.json"
 _NEEDED = {"query_id": ("query_id",), "query": ("query",)}
 _POSSIBLE = {"relevant": ("relevant_doc_ids",)}
 _UNUSED = ("answers", "dataset_names")
@@ -67,7 +68,9 @@ class ParquetCorpus:
         folder: Where the corpus lies below ``root``.
         hub: Where to download it from.
         sha256: What the published files of queries and judgments add up to, by file name. Others are used with a
-            warning: scores would be of other queries.
+            warning: scores would be of other queries. Where it is stated the corpus is a published one: these files
+            and the manifest have to be there.
+        pages: How many pages the published corpus has (Table 5); None where none was published.
         skip_bad_rows: Leave rows that make no sense out and list them; they are an error otherwise.
     """
 
@@ -77,21 +80,24 @@ class ParquetCorpus:
     hub: HubData
     skip_bad_rows: bool
     sha256: Mapping[str, str] = field(default_factory=dict)
+    pages: int | None = None
 
     def load(self, on_progress: OnProgress | None = None) -> RetrievalTask:
         """See :meth:`conceptformer.benchmarks.Benchmark.load`; of the pages only the ids are read.
 
         Raises:
-            DataError: Besides, the files hold other numbers of rows than their manifest says.
+            DataError: Besides, a file of a published corpus is missing, or the files hold other numbers of rows than
+                were published or than their manifest says.
             MissingExtraError: pyarrow, or huggingface_hub for a download, is not installed.
         """
         needs = f"{self.folder}/ in it" if self.folder != "." else "query.parquet, qrels.txt and corpus-*.parquet"
         folder = data_folder(self.root, self.hub, below=self.folder, setting="benchmark", needs=needs)
-        _check_published(folder, self.sha256)
+        _check_published(folder, self.sha256, self._where_to_get())
         refusals = Refusals(folder, skip=self.skip_bad_rows)
         queries = read_published_queries(folder, refusals)
-        manifest = read_manifest(folder / "manifest.json")
-        files = _corpus_files(folder, manifest)
+        manifest = read_manifest(folder / _MANIFEST)
+        files = _corpus_files(folder, manifest, self._where_to_get())
+        self._check_pages(folder, files)
         pages = parquet_pages(files, _PAGE_IDS, refusals, on_progress)
         if manifest is not None:
             answering = {page_id for page_ids in queries.relevant.values() for page_id in page_ids}
@@ -105,6 +111,31 @@ class ParquetCorpus:
                 }
             )
         return judged_task(self.name or folder.resolve().name, queries.texts, queries.relevant, pages, refusals)
+
+    def _check_pages(self, folder: Path, files: Sequence[Path]) -> None:
+        """Fewer pages to choose from are an easier search, whatever a manifest says of them."""
+        found = sum(map(row_count, files))
+        if self.pages is not None and found != self.pages:
+            raise DataError(
+                f"{folder}: the corpus has {found:,} pages, the published one {self.pages:,}: scores would not be "
+                f"comparable; {self._where_to_get()}, or search these under a name of their own: "
+                "benchmark=parquet benchmark.name=NAME"
+            )
+
+    def _where_to_get(self) -> str:
+        """What to do where files are missing."""
+        if self.hub.repository is None:
+            return "fetch them from where the others came from, into that folder"
+        if self.root is None:
+            return (
+                f"{self.hub.repository} lacks them at {self.hub.revision}, or not all is downloaded yet: run again "
+                "with a connection, or state another benchmark.hub.revision"
+            )
+        source = self.hub.repository if self.folder == "." else f"{self.hub.repository}, {self.folder}/"
+        return (
+            f"fetch them from the hub ({source}) into that folder, or have all files downloaded: write "
+            "benchmark.hub.revision=COMMIT in place of benchmark.root"
+        )
 
 
 def read_published_queries(folder: Path, refusals: Refusals) -> PublishedQueries:
@@ -155,28 +186,33 @@ def _check_agreement(
         )
 
 
-def _corpus_files(folder: Path, manifest: CorpusManifest | None) -> list[Path]:
+def _corpus_files(folder: Path, manifest: CorpusManifest | None, where_to_get: str) -> list[Path]:
     # Beside the other files, or in a folder of their own.
     homes = (folder, folder / "corpus")
     if manifest is None:
         files = [path for home in homes for path in sorted(home.glob("*.parquet")) if path.name not in _QUERY_FILES]
         if not files:
-            raise DataError(f"{folder}: has no Parquet files of a corpus; expected corpus-*.parquet")
+            raise DataError(f"{folder}: has no Parquet files of a corpus; expected corpus-*.parquet: {where_to_get}")
         return files
     found = {name: one_table(folder, (name, f"corpus/{name}")) for name in manifest.corpus_shards}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         raise DataError(
-            f"{folder}: {len(missing)} of the {len(found)} corpus files are not there, the first: {missing[0]}; fetch "
-            "them from where the others came from"
+            f"{folder}: corpus files that are not there: {len(missing)} of {len(found)}, the first: {missing[0]}; "
+            f"{where_to_get}"
         )
     return [path for path in found.values() if path is not None]
 
 
-def _check_published(folder: Path, sha256: Mapping[str, str]) -> None:
+def _check_published(folder: Path, sha256: Mapping[str, str], where_to_get: str) -> None:
+    if not sha256:
+        return
+    missing = [name for name in dict.fromkeys((*sha256, _MANIFEST)) if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{folder}: published files that are not there: {', '.join(missing)}; {where_to_get}")
     for name, expected in sha256.items():
         path = folder / name
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
             warnings.warn(
                 f"{path}: is not the file that was published (another SHA-256); scores may not be comparable",
                 stacklevel=3,

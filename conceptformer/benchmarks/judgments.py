@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
+from conceptformer.data.line_files import placed_lines
 from conceptformer.data.table_files import cell_text, identifier
 from conceptformer.errors import DataError
 from conceptformer.records import Page, RetrievalTask
@@ -52,44 +55,65 @@ def trec_judgments(path: Path, refusals: Refusals) -> list[Judgment]:
     Raises:
         DataError: The file is missing or no text.
     """
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; expected {_TREC_FIELDS} in each line") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); expected qrels") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is no UTF-8 at byte {error.start}; expected qrels") from error
     judgments = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"{path.name}:{number}"
+    for place, content in placed_lines(path, f"{_TREC_FIELDS} in each line"):
+        try:
+            line = content.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path.parent / place}: no UTF-8 at byte {error.start} of the line; expected qrels"
+            ) from error
         try:
             query_id, _, rest = line.split(None, 2)
             page_id, relevance = rest.rsplit(None, 1)
-            judgments.append(Judgment(place, query_id, page_id, float(relevance)))
+            judgments.append(Judgment(place, query_id, page_id, finite_score(relevance)))
         except ValueError:
             refusals.refuse(place, f"{shown(line.strip())}; expected {_TREC_FIELDS}")
     return judgments
 
 
+def finite_score(text: str) -> float:
+    """The number that a text says.
+
+    Raises:
+        ValueError: It says none, or one that is not finite.
+    """
+    score = float(text)
+    if not math.isfinite(score):
+        raise ValueError(f"{text} is not finite")
+    return score
+
+
 def relevant_pages(
     judgments: Iterable[Judgment], queries: Mapping[str, str], refusals: Refusals
 ) -> dict[str, tuple[str, ...]]:
-    """The pages that answer each query, in the order of the judgments."""
-    places: dict[tuple[str, str], str] = {}
+    """The pages that answer each query, in the order of the judgments; queries without one are left out.
+
+    A judgment that says again what an earlier one says counts once, with a warning; one that says otherwise is refused.
+    """
+    known: dict[tuple[str, str], Judgment] = {}
     relevant: dict[str, list[str]] = {}
+    repeated: list[str] = []
     for judgment in judgments:
         pair = judgment.query_id, judgment.page_id
+        earlier = known.setdefault(pair, judgment)
         if judgment.query_id not in queries:
             refusals.refuse(judgment.place, f"no query has the id {shown(judgment.query_id)}")
-        elif pair in places:
-            refusals.refuse(judgment.place, f"the same query and page as in {places[pair]}")
-        else:
-            places[pair] = judgment.place
-            if judgment.relevance > 0:
-                relevant.setdefault(judgment.query_id, []).append(judgment.page_id)
+        elif earlier.relevance != judgment.relevance:
+            refusals.refuse(
+                judgment.place,
+                f"says {judgment.relevance:g} of the same query and page as {earlier.place}, which says "
+                f"{earlier.relevance:g}",
+            )
+        elif earlier is not judgment:
+            repeated.append(f"{judgment.place}, as {earlier.place}")
+        elif judgment.relevance > 0:
+            relevant.setdefault(judgment.query_id, []).append(judgment.page_id)
+    if repeated:
+        warnings.warn(
+            f"judgments that repeat an earlier one: {len(repeated):,}, the first: {repeated[0]}; each counts once",
+            stacklevel=3,
+        )
     return {query_id: tuple(page_ids) for query_id, page_ids in relevant.items()}
 
 

@@ -26,6 +26,7 @@ from conceptformer.records import Page
 from tests.conceptformer.coded_pages import CodedReader, coded, coded_page
 from tests.conceptformer.colour_pages import encoding, png, silent
 from visar.documents import RapidOcr, Tesseract
+from visar.documents.ocr import ImageRefusedError
 from visar.tensor_files import StoreWarning
 
 pytest.importorskip("reportlab", reason="made_documents needs reportlab")
@@ -79,7 +80,7 @@ def test_texts_come_in_the_order_of_the_pages_and_are_read_once(tmp_path):
         assert list(found.texts.items()) == [(f"p{number}", f"text of {number % 3}") for number in range(7)]
     # Equal images are one image, whatever their ids.
     assert lines(log) == ["text of 0", "text of 1", "text of 2"]
-    assert told == [(done, 7) for done in range(1, 8)] * 2
+    assert told == [(done, 7) for done in range(8)] * 2
     assert len(files_in(tmp_path / "cache")) == 3
 
 
@@ -242,6 +243,26 @@ def test_an_engine_that_cannot_be_run_stops_the_run_even_where_pages_may_be_skip
     pages = [coded_page("good", "words"), coded_page("other", "other words here")]
     with pytest.raises(ConceptFormerError, match="^the engine does not take 'here'$"):
         read(alone(refuses="here"), pages, tmp_path / "cache", skip_bad_pages=True)
+
+
+class Choosy(CodedReader):
+    def read(self, image: Image.Image):
+        words = super().read(image)
+        if len(words) > 2:
+            raise ImageRefusedError(f"{len(words)} words are too many")
+        return words
+
+
+def test_a_page_that_the_engine_refuses_stops_the_run_or_is_listed_like_one_that_cannot_be_opened(tmp_path):
+    pages = [coded_page("good", "two words"), coded_page("long", "these are four words"), coded_page("next", "more")]
+    reader = PageTextReader(Choosy(log=tmp_path / "log"), processes=1)
+    with pytest.raises(DataError, match="^page 'long': 4 words are too many; correct it, or skip bad pages"):
+        read(reader, pages, tmp_path / "cache")
+    for asked in (4, 5):  # nothing is remembered of it
+        found = read(reader, pages, tmp_path / "cache", skip_bad_pages=True)
+        assert found.texts == {"good": "two words", "next": "more"}
+        assert found.left_out == {"long": "4 words are too many"}
+        assert len(lines(tmp_path / "log")) == asked
 
 
 def test_a_missing_engine_names_the_program(tmp_path):

@@ -108,7 +108,7 @@ def test_judgments_of_nought_and_page_ids_with_blanks(root):
         ({"corpus_rows": 52_380}, "corpus_rows 17, not 52,380"),
         ({"corpus_positive_docs": 3}, "corpus_positive_docs 4, not 3"),
         ({"corpus_bytes": 6_477_479_204}, "should have about 6,477,479,204 bytes"),
-        ({"corpus_shards": ["corpus-00000-of-00014.parquet"]}, "1 of the 1 corpus files are not there"),
+        ({"corpus_shards": ["corpus-00000-of-00014.parquet"]}, "not there: 1 of 1, the first: corpus-00000-of-"),
         ({"corpus_shards": ["../made/corpus-00000-of-00003.parquet"]}, "expected a list of file names"),
         ({"corpus_rows": None}, "corpus_rows is None; expected a whole number"),
     ],
@@ -118,6 +118,23 @@ def test_files_that_are_not_what_the_manifest_says_are_refused(tmp_path, changes
     with pytest.raises(DataError) as caught:
         corpus(tmp_path).load()
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_where_files_are_missing_it_is_said_where_to_get_them(root):
+    (root / "made" / "corpus-00001-of-00003.parquet").unlink()
+    published = HubData("owner/name", None, ["made/*"], "made")
+    for hub, said in (
+        (published, r"fetch them from the hub \(owner/name, made/\) into that folder, .* benchmark.hub.revision=COMMIT "
+                    "in place of benchmark.root"),
+        (NOWHERE, "fetch them from where the others came from, into that folder"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=rf"not there: 1 of 3, the first: corpus-00001-of-00003.parquet; {said}$"):
+            corpus(root, hub=hub).load()
+    for path in (root / "made").glob("corpus-*"):
+        path.unlink()
+    (root / "made" / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"expected corpus-\*.parquet: fetch them from the hub \(owner/name, made/\)"):
+        corpus(root, hub=published).load()
 
 
 def test_the_manifest_says_the_order_of_the_corpus(root):
@@ -151,7 +168,7 @@ def test_a_corpus_that_misses_a_relevant_page_cannot_judge_the_query(root):
     ("rows", "reasons"),
     [
         ([{"query_id": "q0", "query": "Again?", "relevant_doc_ids": [IDS[1]]}],
-         ["query.parquet:2: the same query id 'q0'", "qrels.txt:2: the same query and page as in qrels.txt:1"]),
+         ["query.parquet:2: the same query id 'q0'"]),
         ([{"query_id": None, "query": "Who?"}], ["query.parquet:2: there is no query_id"]),
         ([{"query_id": "q1", "query": " \n"}], ["query.parquet:2: query is"]),
         ([{"query_id": "q1", "query": "Who?", "relevant_doc_ids": []}], ["query 'q1': no page is relevant"]),
@@ -168,14 +185,31 @@ def test_rows_that_make_no_sense_are_listed(root, rows, reasons):
         corpus(root).load()
 
 
+def test_judgments_that_say_the_same_again_count_once_and_others_are_refused(root):
+    (root / "made" / "manifest.json").unlink()
+    with (root / "made" / "qrels.txt").open("a") as file:
+        file.write(f"made-test_0 0 {IDS[3]} 1\nmade-test_1 0 {IDS[16]} 1.0\n")
+    with pytest.warns(UserWarning, match="repeat an earlier one: 2, the first: qrels.txt:6, as qrels.txt:1; each"):
+        task = corpus(root).load()
+    assert task.relevant == {name: frozenset(page_ids) for name, page_ids in RELEVANT.items()}
+    with (root / "made" / "qrels.txt").open("a") as file:
+        file.write(f"made-test_2 0 {IDS[3]} 2\n")
+    with (
+        pytest.warns(UserWarning, match="repeat an earlier one: 2"),
+        pytest.raises(DataError, match="qrels.txt:8: says 2 of the same query and page as qrels.txt:5, which says 1"),
+    ):
+        corpus(root).load()
+
+
 def test_lines_of_qrels_that_make_no_sense_are_listed(root):
     (root / "made" / "manifest.json").unlink()
     with (root / "made" / "qrels.txt").open("a") as file:
         file.write(f"unknown 0 {IDS[0]} 1\nmade-test_0 0\nmade-test_0 0 {IDS[0]} much\n")
+        file.write(f"made-test_0 0 {IDS[0]} nan\n")
     task = corpus(root, skip_bad_rows=True).load()
     assert set(task.queries) == set(RELEVANT)
-    assert [line.split(":", 2)[1] for line in task.refused] == ["7", "8", "6"]
-    assert "no query has the id 'unknown'" in task.refused[2]
+    assert [line.split(":", 2)[1] for line in task.refused] == ["7", "8", "9", "6"]
+    assert "no query has the id 'unknown'" in task.refused[3]
 
 
 def test_page_ids_that_come_twice_or_not_at_all_are_listed(root):
@@ -207,7 +241,7 @@ def test_qrels_and_column_that_disagree_are_of_two_versions(root):
         (lambda folder: (folder / "query.parquet").unlink(), "has no query.parquet or queries.parquet"),
         (lambda folder: (folder / "query.parquet").write_bytes(b"PAR1"), "query.parquet: cannot be read as Parquet"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json: cannot be read"),
-        (lambda folder: (folder / "qrels.txt").write_bytes(b"\xff\xfe\x00"), "qrels.txt: is no UTF-8 at byte 0"),
+        (lambda folder: (folder / "qrels.txt").write_bytes(b"\xff\xfe\x00"), "qrels.txt:1: no UTF-8 at byte 0"),
         (lambda folder: write_table(folder / "query.parquet", [], QUERIES), "query_rows 0, not 3"),
         (lambda folder: pq.write_table(pq.read_table(folder / "query.parquet").drop(["query"]),
                                        folder / "query.parquet"), "has no column 'query'; found 'query_id'"),

@@ -126,7 +126,8 @@ def test_rows_that_make_no_sense_are_listed(tmp_path):
     (tmp_path / "images" / "1.png").write_bytes(b"no image")
     with (tmp_path / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "5", "image": "images/gone.png"}\n{"_id": "6", "image": null}\n')
-    task = corpus(tmp_path, skip_bad_rows=True).load()
+    with pytest.warns(UserWarning, match="left out, since no page answers them: 1 of 4; 1 have no judgment here, 0"):
+        task = corpus(tmp_path, skip_bad_rows=True).load()
     assert task.queries == QUERIES
     assert [page.page_id for page in task.pages] == ["0", "2", "3", "4"]
     reasons = [
@@ -137,12 +138,67 @@ def test_rows_that_make_no_sense_are_listed(tmp_path):
         "corpus.jsonl, line 2: ",
         "corpus.jsonl, line 6: ",
         "test.tsv, line 9: no query has the id '99'",
-        "query '15': no page is relevant",
     ]
     assert len(task.refused) == len(reasons)
     for line, reason in zip(task.refused, reasons, strict=True):
         assert line.startswith(reason)
-    with pytest.raises(DataError, match="rows or boxes that cannot be used: 8"):
+    with pytest.warns(UserWarning), pytest.raises(DataError, match="rows or boxes that cannot be used: 7"):
+        corpus(tmp_path).load()
+
+
+def test_queries_of_other_splits_are_left_out_and_counted(tmp_path):
+    """BEIR lists the queries of all splits in one file and their judgments in one file for each."""
+    beir(tmp_path)
+    (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n21\t1\t1\n22\t2\t1\n")
+    with (tmp_path / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "21", "text": "A training query?"}\n{"_id": "22", "text": "Another?"}\n')
+    with pytest.warns(UserWarning, match="no page answers them: 2 of 5; 2 have no judgment here, 0 none above 0"):
+        task = corpus(tmp_path).load()
+    check_task(task)
+    assert (task.queries, task.relevant, task.refused) == (QUERIES, RELEVANT, ())
+    with pytest.warns(UserWarning, match="no page answers them: 3 of 5; 3 have no judgment"):
+        assert corpus(tmp_path, split="train").load().relevant == {"21": {"1"}, "22": {"2"}}
+
+
+def test_queries_whose_judgments_are_all_nought_are_left_out_and_counted(tmp_path):
+    beir(tmp_path)
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n11\t3\t1\n12\t4\t0\n12\t1\t-1\n")
+    with pytest.warns(UserWarning, match="no page answers them: 2 of 3; 1 have no judgment here, 1 none above 0"):
+        task = corpus(tmp_path).load()
+    assert (task.relevant, task.refused) == ({"11": {"3"}}, ())
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n11\t3\t0\n")
+    with pytest.warns(UserWarning, match="3 of 3"), pytest.raises(DataError, match="expected queries, found none"):
+        corpus(tmp_path).load()
+
+
+def test_repeated_judgments_count_once_where_they_agree_and_are_refused_where_they_do_not(tmp_path):
+    beir(tmp_path)
+    with (tmp_path / "qrels" / "test.tsv").open("a") as file:
+        file.write("12\t4\t1\n12\t4\t1\n13\t2\t0\n")
+    with pytest.warns(UserWarning, match="repeat an earlier one: 3, the first: test.tsv, line 7, as test.tsv, line 4"):
+        task = corpus(tmp_path).load()
+    assert (task.relevant, task.refused) == (RELEVANT, ())
+    with (tmp_path / "qrels" / "test.tsv").open("a") as file:
+        file.write("13\t2\t1\n")
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(
+            DataError, match="test.tsv, line 10: says 1 of the same query and page as test.tsv, line 6, which says 0"
+        ),
+    ):
+        corpus(tmp_path).load()
+    # What came first stands.
+    with pytest.warns(UserWarning):
+        assert corpus(tmp_path, skip_bad_rows=True).load().relevant == RELEVANT
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf"])
+def test_scores_that_are_not_finite_are_refused(tmp_path, score):
+    """nan is neither above 0 nor not: its page would silently be no answer."""
+    beir(tmp_path)
+    with (tmp_path / "qrels" / "test.tsv").open("a") as file:
+        file.write(f"12\t1\t{score}\n")
+    with pytest.raises(DataError, match=f"test.tsv, line 7: the score is '{score}'; expected a number"):
         corpus(tmp_path).load()
 
 

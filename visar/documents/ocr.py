@@ -9,7 +9,12 @@ from typing import Protocol, runtime_checkable
 from PIL import Image
 
 from visar.documents.text_layer import BOX_DIGITS
+from visar.errors import DocumentError
 from visar.records import Box, Word
+
+
+class ImageRefusedError(DocumentError):
+    """An engine that reads other images cannot read this one."""
 
 
 @runtime_checkable
@@ -32,7 +37,8 @@ class OcrEngine(Protocol):
 
         Raises:
             MissingExtraError: The engine's package is not installed.
-            DocumentError: The engine cannot be run.
+            ImageRefusedError: The engine cannot read this image; others it may.
+            DocumentError: The engine cannot be run, whatever the image.
         """
         ...
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from visar.documents.ocr import box_around, installed_version
+from visar.documents.ocr import ImageRefusedError, box_around, installed_version
 from visar.documents.reading_order import reading_order
 from visar.errors import DocumentError, MissingExtraError
 from visar.records import Word
@@ -63,6 +63,7 @@ class RapidOcr:
 
         Raises:
             MissingExtraError: rapidocr or onnxruntime is not installed.
+            ImageRefusedError: rapidocr fails at this image, mostly for want of memory.
             DocumentError: rapidocr's wheel has no models, or it cannot be loaded.
         """
         shrink = min(1.0, math.sqrt(MAX_PIXELS / (image.width * image.height)))
@@ -73,7 +74,7 @@ class RapidOcr:
         if self._engine is None:
             self._engine = _load_engine(self.threads or torch.get_num_threads())
         pixels = np.asarray(image if size == image.size else image.resize(size, Image.Resampling.LANCZOS))
-        result = self._engine(pixels[:, :, ::-1])  # rapidocr takes blue first
+        result = self._recognised(pixels[:, :, ::-1])  # rapidocr takes blue first
         if result.txts is None:
             return ()
         lines = [
@@ -85,6 +86,19 @@ class RapidOcr:
         ]
         boxes = [box_around([point for word in line for point in _corners(word)], (1, 1)) for line in lines]
         return tuple(word for index in reading_order(boxes) for word in lines[index])
+
+    def _recognised(self, pixels: np.ndarray) -> Any:
+        """What rapidocr makes of [H, W, 3] shades, blue first."""
+        import cv2
+        from rapidocr.inference_engine.onnxruntime.main import ONNXRuntimeError
+
+        try:
+            return self._engine(pixels)
+        except (cv2.error, ONNXRuntimeError, MemoryError) as error:
+            # onnxruntime's text is a whole traceback, whose last line says it.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+            height, width = pixels.shape[:2]
+            raise ImageRefusedError(f"rapidocr fails at an image of {width} x {height} pixels ({reason})") from error
 
 
 def _load_engine(threads: int) -> Any:

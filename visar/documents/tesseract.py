@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import logging
 import os
 import re
 import subprocess
@@ -13,12 +14,18 @@ from pathlib import Path
 
 from PIL import Image
 
-from visar.documents.ocr import box_around
+from visar.documents.ocr import ImageRefusedError, box_around
 from visar.errors import DocumentError
 from visar.records import Word
 
 WORD_LEVEL = "5"
 TIMEOUT_SECONDS = 300
+# Tesseract takes no image with a longer side.
+MAX_SIDE = 32_767
+# Said with status 0 where other languages' data are there.
+LANGUAGE_NOT_LOADED = "Failed loading language"
+
+logger = logging.getLogger(__name__)
 
 
 class Tesseract:
@@ -48,14 +55,25 @@ class Tesseract:
         }
 
     def read(self, image: Image.Image) -> tuple[Word, ...]:
-        """Words in Tesseract's own reading order.
+        """Words in Tesseract's own reading order. An image with a side above 32,767 pixels is scaled down to that, with
+        a warning.
 
         Raises:
-            DocumentError: Tesseract or a language's data is not installed, or it failed.
+            ImageRefusedError: Tesseract cannot read this image, or takes over 300 s, and reads another one.
+            DocumentError: Tesseract or a language's data is not installed, or it fails at any image.
         """
-        buffer = io.BytesIO()
-        image.save(buffer, format="PNG", compress_level=1)
-        table = self._run(buffer.getvalue())
+        image = _within_limits(image)
+        try:
+            table = self._run(image)
+        except ImageRefusedError:
+            # Its messages and status do not tell an image that it cannot read from a fault of its own.
+            try:
+                self._run(Image.new("RGB", (64, 64), "white"))
+            except ImageRefusedError as fault:
+                raise DocumentError(
+                    f"{fault}, nor any other; see to its installation, or choose ocr=rapidocr"
+                ) from fault
+            raise
         words: list[Word] = []
         for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
             text = (row["text"] or "").strip()
@@ -64,11 +82,20 @@ class Tesseract:
                 words.append(Word(text, box_around([(left, top), (left + width, top + height)], image.size)))
         return tuple(words)
 
-    def _run(self, png: bytes) -> str:
+    def _run(self, image: Image.Image) -> str:
+        """Tesseract's table of words.
+
+        Raises:
+            ImageRefusedError: It fails for another reason than those that are known to concern all images.
+            DocumentError: It cannot be run, or a language's data are missing.
+        """
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG", compress_level=1)
+        what = f"an image of {image.width} x {image.height} pixels"
         try:
             finished = subprocess.run(
                 [self.command, "stdin", "stdout", "-l", self.languages, "tsv"],
-                input=png,
+                input=buffer.getvalue(),
                 capture_output=True,
                 env={**os.environ, "OMP_THREAD_LIMIT": "1"},
                 timeout=TIMEOUT_SECONDS,
@@ -80,14 +107,29 @@ class Tesseract:
                 "apt install tesseract-ocr; macOS: brew install tesseract) or choose ocr=rapidocr"
             ) from error
         except subprocess.TimeoutExpired as error:
-            raise DocumentError(f"Tesseract took over {TIMEOUT_SECONDS} s for a page; choose ocr=rapidocr") from error
-        if finished.returncode != 0:
-            said = finished.stderr.decode(errors="replace").strip().splitlines()
+            raise ImageRefusedError(f"Tesseract does not read {what} within {TIMEOUT_SECONDS} s") from error
+        said = finished.stderr.decode(errors="replace").strip()
+        if LANGUAGE_NOT_LOADED in said:
             raise DocumentError(
-                f"Tesseract failed with status {finished.returncode} for languages '{self.languages}' "
-                f"({said[0] if said else 'no message'}); their data must be installed (Debian: tesseract-ocr-LANGUAGE)"
+                f"Tesseract cannot load the languages '{self.languages}' ({said.splitlines()[0]}); their data must be "
+                "installed (Debian: tesseract-ocr-LANGUAGE)"
             )
+        if finished.returncode != 0:
+            reason = said.splitlines()[0] if said else f"status {finished.returncode}, no message"
+            raise ImageRefusedError(f"Tesseract cannot read {what} ({reason})")
         return finished.stdout.decode(errors="replace")
+
+
+def _within_limits(image: Image.Image) -> Image.Image:
+    shrink = MAX_SIDE / max(image.size)
+    if shrink >= 1:
+        return image
+    width, height = (max(1, round(side * shrink)) for side in image.size)
+    logger.warning(
+        "an image of %d x %d pixels is scaled down to %d x %d for Tesseract, which takes none larger; small print may "
+        "be lost", *image.size, width, height,
+    )  # fmt: skip
+    return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
 @lru_cache
