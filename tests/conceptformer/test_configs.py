@@ -12,11 +12,12 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from conceptformer.step.objective import Objective
 from conceptformer.training.settings import TrainingSettings
+from tests.config_parts import assert_can_be_made
 from visar.command_line import config_folder
 
 FOLDER = config_folder("conceptformer")
@@ -44,33 +45,6 @@ def composed(command: str, *overrides: str) -> DictConfig:
             config[key] = "out"
     OmegaConf.resolve(config)
     return config
-
-
-def targets(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every part that names a class or function, with its place."""
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield place, node
-        for name, value in node.items():
-            yield from targets(value, f"{place}.{name}".lstrip("."))
-    elif isinstance(node, list):
-        for number, value in enumerate(node):
-            yield from targets(value, f"{place}[{number}]")
-
-
-def assert_can_be_made(config: DictConfig) -> set[str]:
-    """Names and arguments; returns the places that name something."""
-    found = dict(targets(OmegaConf.to_container(config)))
-    for place, part in found.items():
-        made = get_object(part["_target_"])
-        arguments = {
-            name: value for name, value in part.items() if name not in ("_target_", "_convert_", "_recursive_")
-        }
-        try:
-            inspect.signature(made).bind(**arguments)
-        except TypeError as error:
-            pytest.fail(f"{place}: {part['_target_']} cannot be called: {error}")
-    return set(found)
 
 
 def test_the_search_for_files_finds_commands_and_groups():

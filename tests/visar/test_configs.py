@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from tests.config_parts import assert_can_be_made
 from visar.command_line import config_folder
 from visar.selectors import PageSelector
 
@@ -39,28 +39,8 @@ def composed(command: str, *overrides: str) -> DictConfig:
     return config
 
 
-def targets(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every part that names a class or function, with its place."""
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield place, node
-        for name, value in node.items():
-            yield from targets(value, f"{place}.{name}".lstrip("."))
-    elif isinstance(node, list):
-        for number, value in enumerate(node):
-            yield from targets(value, f"{place}[{number}]")
-
-
-def assert_can_be_made(config: DictConfig) -> None:
-    found = dict(targets(OmegaConf.to_container(config)))
-    assert {"encoder", "ocr"} <= set(found)
-    for place, part in found.items():
-        made = get_object(part["_target_"])
-        arguments = {name: value for name, value in part.items() if name != "_target_"}
-        try:
-            inspect.signature(made).bind(**arguments)
-        except TypeError as error:
-            pytest.fail(f"{place}: {part['_target_']} cannot be called: {error}")
+def assert_all_can_be_made(config: DictConfig) -> None:
+    assert {"encoder", "ocr"} <= assert_can_be_made(config)
     assert config.selectors
     for name, selector in config.selectors.items():
         assert issubclass(get_object(selector._target_), PageSelector), name
@@ -73,7 +53,7 @@ def test_the_search_for_files_finds_files_of_every_group():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_arguments_can_make_everything(command):
-    assert_can_be_made(composed(command))
+    assert_all_can_be_made(composed(command))
 
 
 @pytest.mark.parametrize(("group", "option"), options())
@@ -84,7 +64,7 @@ def test_an_option_can_be_chosen_and_made(command, group, option):
             composed(command, f"{group}={option}")
         return
     config = composed(command, f"{group}={option}")
-    assert_can_be_made(config)
+    assert_all_can_be_made(config)
     if group == "selector":
         assert list(config.selectors) == [option]
     elif group == "exp":
@@ -132,7 +112,7 @@ def test_an_experiment_names_the_results_it_gives_and_the_command(path):
     (command,) = (line for line in comment if "python -m visar.eval" in line)
     overrides = command.split("python -m visar.eval ")[1].split()
     assert overrides[0] == f"exp={path.stem}"
-    assert_can_be_made(composed("eval", *overrides))
+    assert_all_can_be_made(composed("eval", *overrides))
 
 
 def test_an_experiment_keeps_to_its_selectors_and_takes_other_documents():
