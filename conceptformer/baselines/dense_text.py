@@ -77,6 +77,7 @@ class DenseText:
         stamps = page_stamps(task.pages)
         vectors = VectorFolder(encoding.cache / "pages", self.fingerprint(), stamps, encoding.shard_items)
         mine = range(encoding.place.rank, vectors.count, encoding.place.world)
+        vectors.forget_passing(mine)
         missing = [place for shard in mine if not vectors.has(shard) for place in vectors.places(shard)]
         texts = _Texts(self.page_text, task.pages, stamps, encoding)
         if missing:
@@ -91,7 +92,8 @@ class DenseText:
             read = texts.of(places, _silent)
             too_long += self.embedder.too_long(list(read.texts.values()), queries=False)
             embedded += len(read.texts)
-            return Shard(tuple(read.texts), self._vectors(read.texts, encoding.batch_pages, on_items), read.left_out)
+            rows = self._vectors(read.texts, encoding.batch_pages, on_items)
+            return Shard(tuple(read.texts), rows, read.left_out, read.refused)
 
         left_out = fill(vectors, make, encoding, on_stage("pages"))
         self._tell_too_long("page texts", too_long, embedded)
@@ -129,6 +131,7 @@ class _Texts:
         self._encoding = encoding
         self._texts: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
+        self._refused: frozenset[str] = frozenset()
 
     def of(self, places: Iterable[int], on_progress: OnProgress) -> PageTexts:
         """The texts of the pages at these places."""
@@ -138,10 +141,12 @@ class _Texts:
             read = self._reader.read(new, self._encoding, on_progress, self._stamps)
             self._texts |= read.texts
             self._left_out |= read.left_out
+            self._refused |= read.refused
         ids = [page.page_id for page in pages]
         return PageTexts(
             {page_id: self._texts[page_id] for page_id in ids if page_id in self._texts},
             {page_id: self._left_out[page_id] for page_id in ids if page_id in self._left_out},
+            self._refused.intersection(ids),
         )
 
 

@@ -39,10 +39,13 @@ class PageTexts:
     Attributes:
         texts: By page id, in the order of the pages; empty where a page has no text.
         left_out: Why a page could not be read, by page id.
+        refused: Those of ``left_out`` that the engine refused, which it may not do another time: memory or time was
+            short, say.
     """
 
     texts: Mapping[str, str]
     left_out: Mapping[str, str]
+    refused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class _Read:
 
     text: str = ""
     fault: str | None = None
+    by_engine: bool = False
     fault_of_all: str | None = None
 
 
@@ -134,6 +138,7 @@ class PageTextReader:
         return PageTexts(
             {page_id: found[page_id].text for page_id in ordered if found[page_id].fault is None},
             {page_id: str(found[page_id].fault) for page_id in ordered if found[page_id].fault is not None},
+            frozenset(page_id for page_id in ordered if found[page_id].by_engine),
         )
 
     @contextmanager
@@ -193,7 +198,7 @@ def _read(engine: OcrEngine, files: TextFiles, content: bytes, digest: str) -> _
         files.describe()
         files.save(digest, text)
     except ImageRefusedError as error:
-        return _Read(fault=str(error))
+        return _Read(fault=str(error), by_engine=True)
     except VisarError as error:
         return _Read(fault_of_all=str(error))
     return _Read(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from visar.benchmarks.protocol import Benchmark
 from visar.documents.discovery import is_image_file
 from visar.errors import DatasetError, DocumentError
 from visar.records import Document
+
+_SETTING = re.compile(r"(?<![\w./\\-])dataset\.(root|page_base|hub)\b")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class LongDocuments:
             found = self.questions.load()
         except DatasetError as error:
             # It speaks of its settings by their place in the other package's config.
-            raise DataError(str(error).replace("dataset.", "benchmark.questions.")) from error
+            raise DataError(_SETTING.sub(r"benchmark.questions.\1", str(error))) from error
         refusals = Refusals(Path(found.name), skip=True)
         pages, ids = self._pages(found.documents, refusals, on_progress)
         texts = {question.id: question.text for question in found.questions}

@@ -25,13 +25,13 @@ def frame_hints(rows: Iterable[BoxRow]) -> tuple[str, ...]:
     watches: dict[str, FrameWatch] = {}
     reaches: dict[str, list[float]] = defaultdict(list)
     misshapen: list[str] = []
-    frames_of: dict[tuple[object, object], set[str]] = defaultdict(set)
+    frames_of: dict[tuple[str, object], set[str]] = defaultdict(set)
     for row in rows:
         name, input_size, boxes = (row.row.values.get(key) for key in ("frame", "input_size", "boxes"))
         if row.image_size is None or not isinstance(boxes, list) or not boxes or not _is_frame(name, input_size):
             continue
-        if "model" in row.row.values:
-            frames_of[row.row.values["model"], row.row.values["prompt_version"]].add(name)
+        if row.fault is None and "model" in row.row.values:
+            frames_of[str(row.row.values["model"]), row.row.values.get("prompt_version")].add(name)
         size = row.image_size if input_size is None else input_size
         watches.setdefault(name, FrameWatch(name)).see(boxes, size)
         if row.boxes:
@@ -51,10 +51,10 @@ def frame_hints(rows: Iterable[BoxRow]) -> tuple[str, ...]:
                 f"no box of {len(found):,} rows in the frame {name} ends beyond {max(found):.0%} of its page: the "
                 "numbers may be those of a smaller image or of another frame; look at some of them"
             )
-    for (model, prompt), names in frames_of.items():
+    for (model, _), names in frames_of.items():
         if len(names) > 1:
             hints.append(
-                f"rows of {model}, prompt {prompt}, state the frames {' and '.join(sorted(names))}: a model answers in "
+                f"rows of {model} state the frames {' and '.join(sorted(names))}: a model answers in "
                 "one; remove the rows of the wrong one and ask for them again"
             )
     if misshapen:

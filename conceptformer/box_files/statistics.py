@@ -166,4 +166,5 @@ def _corners(box: EvidenceBox) -> tuple[float, float, float, float]:
 
 
 def _maker(row: BoxRow) -> str:
-    return f"{row.row.values['model']}, prompt {row.row.values['prompt_version']}"
+    prompt = row.row.values.get("prompt_version")  # which a training file need not have
+    return str(row.row.values["model"]) + ("" if prompt is None else f", prompt {prompt}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,11 +35,13 @@ class Shard:
         ids: Of the items that have a vector.
         vectors: [len(ids), D] float32; D may be 0 where there are no ids.
         left_out: Why an item has no vector, by id.
+        passing: Those of ``left_out`` that may well have one another time, such as a page that a time limit ended.
     """
 
     ids: tuple[str, ...]
     vectors: np.ndarray
     left_out: Mapping[str, str] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class VectorFolder:
             tensor_files.write_atomically(description, f"{readable}\n".encode())
         # A text within the header, since JSON's escapes also hold ids that UTF-8 cannot.
         header = {"key": self._digest, "items": json.dumps([content.ids, dict(content.left_out)])}
+        if content.passing:
+            header["passing"] = json.dumps(sorted(content.passing))
         tensors = {"vectors": torch.from_numpy(content.vectors)} if content.ids else {}
         tensor_files.write_atomically(self._file(shard), tensor_files.to_bytes(header, tensors))
 
@@ -108,7 +112,19 @@ class VectorFolder:
             tensor_files.warn(f"{self._file(shard)}: holds vectors of another key and is not used; made anew")
             return None
         ids, left_out = json.loads(str(header["items"]))
-        return Shard(tuple(ids), tensors["vectors"].numpy() if ids else np.empty((0, 0), np.float32), left_out)
+        vectors = tensors["vectors"].numpy() if ids else np.empty((0, 0), np.float32)
+        return Shard(tuple(ids), vectors, left_out, frozenset(json.loads(str(header.get("passing", "[]")))))
+
+    def forget_passing(self, shards: Iterable[int]) -> None:
+        """Remove those of the shards that lack an item for a reason that may have passed.
+
+        Raises:
+            StoreError: The file system refuses to read or remove a file.
+        """
+        for shard in shards:
+            content = self.read(shard) if self.has(shard) else None
+            if content is not None and content.passing:
+                tensor_files.remove([self._file(shard)])
 
     def blocks(self) -> Iterator[PageBlock]:
         """All vectors, shard after shard.

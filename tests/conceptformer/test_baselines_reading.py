@@ -16,10 +16,12 @@ from conceptformer.baselines import DenseText, PageTextReader
 from conceptformer.errors import DataError
 from conceptformer.records import Page
 from conceptformer.retrieval.encoding import Place, page_stamps
-from conceptformer.retrieval.evaluation import Resampling, evaluate_retrieval
+from conceptformer.retrieval.evaluation import evaluate_retrieval
 from tests.conceptformer.coded_pages import CodedReader, coded, coded_page
 from tests.conceptformer.colour_pages import encoding, png, silent
 from visar.documents import Tesseract
+from visar.documents.ocr import ImageRefusedError
+from visar.significance import Resampling
 
 pytest.importorskip("sentence_transformers", reason="the encoders extra is not installed")
 from tests.conceptformer.test_baselines_dense_text import embedder, ranker, task_of_texts  # noqa: E402
@@ -114,6 +116,37 @@ def test_a_page_with_a_side_beyond_tesseracts_limit_is_read(tmp_path):
     pages = [Page("strip", png(strip)), coded_page("next", "a few words")]
     found = PageTextReader(Tesseract(), processes=1).read(pages, encoding(tmp_path), silent)
     assert list(found.texts) == ["strip", "next"] and found.texts["strip"] == ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusesOnce(CodedReader):
+    """An engine that a time limit ends at a page about bees, the first time."""
+
+    mark: Path | None = None
+
+    def read(self, image: Image.Image):
+        words = super().read(image)
+        if self.mark is not None and any(word.text == "bees" for word in words) and not self.mark.exists():
+            self.mark.write_text("refused")
+            raise ImageRefusedError("not read within 300 s")
+        return words
+
+
+def test_a_page_that_was_refused_once_is_read_by_the_next_run(tmp_path, checkpoints):
+    """Its refusal was kept beside the vectors for good: a moment without memory cost the page its place."""
+    task = task_of_texts()
+    settings = encoding(tmp_path / "cache", skip_bad_pages=True)
+
+    def left_out() -> dict[str, str]:
+        reader = PageTextReader(RefusesOnce(mark=tmp_path / "mark"), processes=1)
+        ranking = DenseText(
+            name="tiny", embedder=embedder(checkpoints / "mean", "mean"), page_text=reader, question_only=False
+        )
+        found = evaluate_retrieval(task, ranking, settings, depth=10, resampling=FEW)
+        return dict(found.left_out)
+
+    assert left_out() == {"p0": "not read within 300 s"}
+    assert left_out() == {}
 
 
 class CountedImage:

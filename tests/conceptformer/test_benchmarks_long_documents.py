@@ -77,6 +77,9 @@ def test_slices_of_one_document_share_their_pages(tmp_path):
 def test_a_missing_folder_is_named_by_the_setting_of_this_package(tmp_path):
     with pytest.raises(DataError, match=r"^benchmark\.questions\.root=\S+ is not a folder"):
         LongDocuments(MMLongBench(tmp_path / "none"), tmp_path / "drawn", 72).load()
+    (tmp_path / "my.dataset.root").mkdir()
+    with pytest.raises(DataError, match=r"/my\.dataset\.root holds neither samples\.json nor"):
+        LongDocuments(MMLongBench(tmp_path / "my.dataset.root"), tmp_path / "drawn", 72).load()
 
 
 def test_the_pairs_command_takes_it(tmp_path, mmlongbench):

@@ -182,6 +182,9 @@ def test_one_model_under_two_frames_is_a_sign(tmp_path):
     rows = [box_row(1, [[10, 10, 100, 90]], **same), box_row(2, [[10, 10, 100, 90]], **same, frame="relative1000")]
     (hint,) = frame_hints(read_rows(tmp_path, *rows).rows)
     assert "state the frames absolute and relative1000: a model answers in one" in hint
+    # What a faulty row says is no sign of anything.
+    for wrong in ({"model": ["x"]}, {"prompt_version": None}):
+        assert frame_hints(read_rows(tmp_path, rows[0], rows[1] | wrong).rows) == ()
     rows[1]["model"] = "another"
     assert frame_hints(read_rows(tmp_path, *rows).rows) == ()
 

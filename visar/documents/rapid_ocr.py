@@ -110,7 +110,7 @@ def _load_engine(threads: int) -> Any:
     except ImportError as error:  # OpenCV without the system's libGL, mostly
         raise DocumentError(
             f"rapidocr is installed but cannot be loaded ({error}); if a library is missing, install it "
-            "(Debian: apt install libgl1) or pip install opencv-python-headless, or choose ocr=tesseract"
+            "(Debian: apt install libgl1) or pip install opencv-python-headless, or take tesseract instead"
         ) from error
 
     settings: dict[str, Any] = {
@@ -137,7 +137,7 @@ def _packaged_models() -> dict[str, Path]:
         if len(found) != 1 or not found[0].is_file():
             raise DocumentError(
                 f"rapidocr {installed_version('rapidocr')}: expected one model '{mark}' in the package, "
-                f"found {len(found)}; install rapidocr >= 3.4, < 4 from a wheel, or choose ocr=tesseract"
+                f"found {len(found)}; install rapidocr >= 3.4, < 4 from a wheel, or take tesseract instead"
             )
         models[task] = found[0]
     return models

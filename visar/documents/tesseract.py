@@ -71,7 +71,7 @@ class Tesseract:
                 self._run(Image.new("RGB", (64, 64), "white"))
             except ImageRefusedError as fault:
                 raise DocumentError(
-                    f"{fault}, nor any other; see to its installation, or choose ocr=rapidocr"
+                    f"{fault}, nor any other; see to its installation, or take rapidocr instead"
                 ) from fault
             raise
         words: list[Word] = []
@@ -104,7 +104,7 @@ class Tesseract:
         except OSError as error:
             raise DocumentError(
                 f"Tesseract cannot be run as '{self.command}' ({error.strerror}); install it (Debian, Ubuntu: "
-                "apt install tesseract-ocr; macOS: brew install tesseract) or choose ocr=rapidocr"
+                "apt install tesseract-ocr; macOS: brew install tesseract) or take rapidocr instead"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise ImageRefusedError(f"Tesseract does not read {what} within {TIMEOUT_SECONDS} s") from error
