@@ -1,7 +1,8 @@
-"""``python -m conceptformer.pairs``: training pairs from own documents, or from any corpus with queries."""
+"""``python -m conceptformer.pairs``: training pairs, or held-out queries, from own documents or any corpus."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from rich.console import Console
 
 from conceptformer.benchmarks import BenchmarkGroup
 from conceptformer.data.pair_files import PAIRS, TRAINING
-from conceptformer.data.task_pairs import IMAGES, write_task_pairs
+from conceptformer.data.task_pairs import IMAGES, write_held_out, write_task_pairs
 from conceptformer.errors import ConceptFormerError
+from conceptformer.records import OnProgress, RetrievalTask
 from visar.command_line import run_command, true_or_false, user_path
 from visar.progress import progress_bar
 
@@ -24,7 +26,7 @@ LITERAL_KEYS = (
 
 
 def main(config: DictConfig) -> None:
-    """Read the pages and queries that the config describes, and write them as pairs."""
+    """Read the pages and queries that the config describes, and write them as pairs or as held out."""
     console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
     if config.out is None:
         raise ConceptFormerError("out: expected the folder to write to; write out=FOLDER")
@@ -33,26 +35,51 @@ def main(config: DictConfig) -> None:
     benchmark = instantiate(config.benchmark)
     if isinstance(benchmark, BenchmarkGroup):
         raise ConceptFormerError("benchmark: expected a single one, each with an out of its own")
+    held_out, skip = true_or_false(config, "held_out"), true_or_false(config, "skip_bad_rows")
     with progress_bar(console, "reading pages") as on_progress:
         task = benchmark.load(on_progress)
     with progress_bar(console, "copying pages") as on_progress:
-        written = write_task_pairs(
-            task,
-            out,
-            cache=Path(config.cache),
-            skip_bad_rows=true_or_false(config, "skip_bad_rows"),
-            on_progress=on_progress,
-        )
-    lines = [
+        write = _write_held_out if held_out else _write_pairs
+        refused, lines = write(task, out, Path(config.cache), skip, on_progress)
+    if refused:
+        console.print(f"[yellow]left out: {len(refused):,}[/]")
+    for line in (*refused, *lines):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _write_pairs(
+    task: RetrievalTask, out: Path, cache: Path, skip: bool, on_progress: OnProgress
+) -> tuple[tuple[str, ...], list[str]]:
+    """What was left out, and what there is to say of the rest."""
+    written = write_task_pairs(task, out, cache=cache, skip_bad_rows=skip, on_progress=on_progress)
+    return written.refused, [
         f"{task.name}: queries: {written.queries:,}; pages that answer them: {written.pages:,}; pairs of the two: "
         f"{written.pairs:,}",
-        f"page images: {written.copied:,} in {out / IMAGES}; {written.pages - written.copied:,} where they were",
+        *_images(out, written.copied, written.pages - written.copied),
         f"written: {out / PAIRS}, {out / TRAINING}; a row for each pair",
     ]
-    if written.refused:
-        console.print(f"[yellow]left out: {len(written.refused):,}[/]")
-    for line in (*written.refused, *lines):
-        console.print(line, markup=False, soft_wrap=True)
+
+
+def _write_held_out(
+    task: RetrievalTask, out: Path, cache: Path, skip: bool, on_progress: OnProgress
+) -> tuple[tuple[str, ...], list[str]]:
+    """As :func:`_write_pairs`."""
+    written = write_held_out(task, out, cache=cache, skip_bad_rows=skip, on_progress=on_progress)
+    pages = len(written.task.pages)
+    return written.task.refused, [
+        f"{task.name}: queries: {len(written.task.queries):,}; pages, all of the corpus: {pages:,}",
+        *_images(out, written.copied, pages - written.copied),
+        f"written: {out / 'pages.jsonl'}, {out / 'queries.jsonl'}; train with {shlex.quote(f'data.held_out={out}')}",
+    ]
+
+
+def _images(out: Path, copied: int, others: int) -> list[str]:
+    """Where the images of the pages are; only what there is."""
+    lines = (
+        (copied, f"page images copied to {out / IMAGES}: {copied:,}"),
+        (others, f"page images used where they lie, so leave them there: {others:,}"),
+    )
+    return [line for number, line in lines if number]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from visar.config_keys import CommandKeys, wrong_argument
+from visar.config_keys import CommandKeys, value_of_group, wrong_argument
 from visar.errors import VisarError
 
 _FAILED, _INTERRUPTED = 2, 130
@@ -91,7 +91,7 @@ def run_command(
         names = CommandKeys.read(folder, config)
         # Of what lies in folders that the user adds nothing is known.
         known = not any("hydra.searchpath" in argument or "--config" in argument for argument in arguments)
-        if known and (told := names.unread(settings)):
+        if known and (told := names.unread(settings) or value_of_group(settings, names, folder, config)):
             raise VisarError(told)
         sys.argv[1:] = _with_own_groups(arguments, settings, folder / f"{config}.yaml", names)
         try:

@@ -14,6 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 _EXPERIMENTS = "exp"
 # Keys of Hydra and OmegaConf, which are no settings of a command.
@@ -29,11 +30,13 @@ class CommandKeys:
     Attributes:
         groups: Choices of each group of the command, as its list of defaults names them.
         keys: Of the command's own file, with dots.
+        unset: Those of them that are null in that file.
         owners: For each key of a choice, the choices that have it, as ``group=choice``.
     """
 
     groups: Mapping[str, tuple[str, ...]]
     keys: tuple[str, ...]
+    unset: tuple[str, ...]
     owners: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -53,7 +56,9 @@ class CommandKeys:
                 for key in _keys_of_choice(folder / group / f"{choice}.yaml"):
                     if group != _EXPERIMENTS or key not in owners:
                         owners.setdefault(key, []).append(f"{group}={choice}")
-        return cls(groups, tuple(_dotted(own)), {key: tuple(found) for key, found in owners.items()})
+        keys = tuple(_dotted(own))
+        unset = tuple(key for key in keys if not OmegaConf.is_interpolation(own, key) and _selected(own, key) is None)
+        return cls(groups, keys, unset, {key: tuple(found) for key, found in owners.items()})
 
     def unread(self, arguments: Sequence[str]) -> str | None:
         """What is wrong with the first argument that adds a key which no command would look at; None if none does."""
@@ -69,9 +74,10 @@ class CommandKeys:
         group, value = override.key_or_group, override.value()
         if override.is_add():
             return _there_already(f"+{group}")
-        for choice in value if isinstance(value, list) else [value]:
-            if choice is not None and str(choice) not in self.groups[group]:
-                found = difflib.get_close_matches(str(choice), self.groups[group], n=1)
+        for name in value if isinstance(value, list) else [value]:
+            choice = "null" if name is None else str(name)
+            if choice not in self.groups[group]:
+                found = difflib.get_close_matches(choice, self.groups[group], n=1)
                 meant = f"did you mean {group}={found[0]}? Expected" if found else "expected"
                 return f"{group}={choice}: no such choice; {meant} one of {', '.join(self.groups[group])}"
         return None
@@ -84,8 +90,13 @@ class CommandKeys:
             there: Keys of the config as it was chosen.
         """
         key = written.lstrip("+~")
-        if key in self.owners:
-            owners = self.owners[key]
+        owners = self.owners.get(key, ())
+        # Of the choice as it was made, the same name further down.
+        below = [name for name in there if "." in key and _leaves_out_places(key, name)]
+        if below:
+            besides = f" {key} belongs to {_either(owners)}" if owners else ""
+            return f"{written}: no such setting; did you mean {min(below, key=_depth)}?{besides}"
+        if owners:
             example = " for example" if len(owners) > 1 else ""
             return f"{key} belongs to {_either(owners)}; write{example} {_shown(owners[0])} {key}=..."
         known = dict.fromkeys((*there, *self.groups, *self.owners))
@@ -97,6 +108,31 @@ class CommandKeys:
         elsewhere = found not in there and found not in self.groups
         belongs = f", which belongs to {_either(self.owners[found])}" if elsewhere else ""
         return f"{written}: no such setting; did you mean {found}{belongs}?"
+
+
+def value_of_group(arguments: Sequence[str], names: CommandKeys, folder: Path, command: str) -> str | None:
+    """What is wrong with the first argument that gives a group of settings one value; None if none does.
+
+    Braces may hold several settings. Null may stand for a group that is null in the command's own file, or that an
+    object takes, which is left to judge it.
+
+    Args:
+        arguments: ``key=value``, as Hydra reads them.
+        names: Of the command.
+        folder: Of the package's YAML files.
+        command: Name of the top one.
+    """
+    overrides = OverridesParser.create().parse_overrides(list(arguments))
+    choosing = [override for override in overrides if override.key_or_group in names.groups]
+    values = [each for each in overrides if each.key_or_group not in names.groups and _is_one_value(each)]
+    if not values or any(override.is_sweep_override() for override in choosing):
+        return None
+    with initialize_config_dir(str(folder), version_base="1.3"):
+        config = _composed(command, [str(override.input_line) for override in choosing])
+    for override in values if config is not None else []:
+        if told := _not_for_group(override, names, config):
+            return told
+    return None
 
 
 def wrong_argument(arguments: Sequence[str], folder: Path, command: str) -> str | None:
@@ -138,6 +174,33 @@ def _not_followed(argument: str, names: CommandKeys, there: Collection[str]) -> 
     return None if written.lstrip("+~") in there else names.unknown_key(written, there)
 
 
+def _is_one_value(override: Override) -> bool:
+    if override.is_delete() or override.is_sweep_override() or override.package is not None:
+        return False
+    held = OmegaConf.create({"value": override.value()})
+    return not (OmegaConf.is_interpolation(held, "value") or OmegaConf.is_dict(held.value))
+
+
+def _not_for_group(override: Override, names: CommandKeys, config: DictConfig) -> str | None:
+    """What is wrong with a single value for the key of a config; None if it is not that of a group."""
+    key, value = override.key_or_group, override.value()
+    place, _, name = key.rpartition(".")
+    parent, node = _selected(config, place) if place else config, _selected(config, key)
+    told = f"{override.input_line}: {key} is a group of settings"
+    if value is None and (key in names.unset or (isinstance(parent, DictConfig) and "_target_" in parent)):
+        return None
+    if node is None and key in names.unset and any(other.startswith(f"{key}.") for other in names.owners):
+        return f"{told}; write {_shown(names.owners[key][0])}, which has it"
+    if not isinstance(node, DictConfig):
+        return None
+    if isinstance(parent, DictConfig) and OmegaConf.is_interpolation(parent, name):
+        return f"{told}, {OmegaConf.to_container(parent, resolve=False)[name]}; write them there"
+    found = [below for below in _dotted(node, key) if not isinstance(_selected(config, below), DictConfig)]
+    if not found:
+        return f"{told}; write " + (f"{key}._target_=..." if "_target_" in node else f"{key}={{...}}")
+    return f"{told}; write {_either([f'{below}=...' for below in found])}"
+
+
 def _there_already(written: str) -> str:
     return f"{written}: it is there already, not to be added; write {written.lstrip('+')}=..."
 
@@ -145,7 +208,16 @@ def _there_already(written: str) -> str:
 def _composed(command: str, arguments: Sequence[str]) -> DictConfig | None:
     try:
         return compose(command, overrides=list(arguments))
-    except HydraException:
+    except (HydraException, ValueError):
+        # Hydra raises both of arguments that it cannot follow.
+        return None
+
+
+def _selected(config: DictConfig, key: str) -> object:
+    """What a key holds, interpolations followed; None where it holds nothing, or nothing before the command runs."""
+    try:
+        return OmegaConf.select(config, key)
+    except OmegaConfBaseException:
         return None
 
 
@@ -162,10 +234,25 @@ def _dotted(node: object, place: str = "") -> Iterator[str]:
     if not isinstance(content, dict):
         return
     for name, value in content.items():
-        if not str(name).startswith("_") and (place or name not in _NOT_SETTINGS):
+        # A name with a dot, as of a file, cannot be written on a command line.
+        if not str(name).startswith("_") and "." not in str(name) and (place or name not in _NOT_SETTINGS):
             key = f"{place}.{name}" if place else str(name)
             yield key
             yield from _dotted(value, key)
+
+
+def _leaves_out_places(key: str, full: str) -> bool:
+    """Whether a key is the full one without some of the parts between its first and its last."""
+    first, *between, last = key.split(".")
+    places = full.split(".")
+    if (places[0], places[-1]) != (first, last):
+        return False
+    rest = iter(places[1:-1])
+    return all(part in rest for part in between)
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
 
 
 def _shown(choice: str) -> str:

@@ -11,7 +11,7 @@ from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.document_pages import DocumentPages, read_document_folder
 from conceptformer.data.folder import own_folder
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
-from conceptformer.data.table_files import cell_text, identifier, one_table, read_table
+from conceptformer.data.table_files import cell_text, identifier, read_table
 from conceptformer.errors import DataError
 from conceptformer.records import RetrievalTask
 from visar.benchmarks.page_numbers import parse_page_list
@@ -23,7 +23,8 @@ _POSSIBLE = {
     "page": ("page", "pages", "evidence_pages"),
     "image": ("image",),
 }
-_TABLES = ("queries.csv", "queries.jsonl", "queries.tsv", "queries.parquet")
+_UNUSED = ("answer",)
+_TABLES = tuple(f"{name}{kind}" for name in ("queries", "questions") for kind in (".csv", ".jsonl", ".tsv", ".parquet"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class DocumentFolder:
 
     Attributes:
         documents: The folder.
-        queries: The table; None for queries.csv, queries.jsonl, queries.tsv or queries.parquet in the folder.
+        queries: The table; None for the one in the folder, named queries or questions and .csv, .jsonl, .tsv or
+            .parquet.
         drawn: Where drawn pages of PDFs are kept between runs.
         dpi: Resolution of pages of PDFs.
         skip_bad_rows: Leave rows and pages that make no sense out and list them; they are an error otherwise.
@@ -60,16 +62,25 @@ class DocumentFolder:
                 "benchmark.documents: expected a folder of PDFs or images; write benchmark.documents=FOLDER"
             )
         folder = own_folder(self.documents, setting="benchmark.documents", needs="PDFs or images")
-        table = one_table(folder, _TABLES) if self.queries is None else Path(self.queries).expanduser()
-        if table is None:
-            raise DataError(f"{folder}: has none of {', '.join(_TABLES)}; write benchmark.queries=FILE")
+        table = _own_table(folder) if self.queries is None else Path(self.queries).expanduser()
         refusals = Refusals(table, skip=self.skip_bad_rows)
-        rows = read_table(table, _NEEDED, _POSSIBLE, unused=())
+        rows = read_table(table, _NEEDED, _POSSIBLE, _UNUSED, refusals)
         found = read_document_folder(
             folder, Path(self.drawn).expanduser(), dpi=self.dpi, refusals=refusals, on_progress=on_progress
         )
         texts, relevant = _answered_queries(rows, found, refusals)
         return judged_task(folder.resolve().name, texts, relevant, found.pages, refusals)
+
+
+def _own_table(folder: Path) -> Path:
+    """The table of queries that lies beside the documents."""
+    found = [folder / name for name in _TABLES if (folder / name).is_file()]
+    if not found:
+        raise DataError(f"{folder}: has none of {', '.join(_TABLES)}; write benchmark.queries=FILE")
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise DataError(f"{folder}: has {names}; expected one of them: write benchmark.queries=FILE, or remove others")
+    return found[0]
 
 
 def _answered_queries(

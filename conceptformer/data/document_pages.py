@@ -72,7 +72,7 @@ def read_document_folder(
             lies in the folder, it is passed over there.
         dpi: Resolution of pages of PDFs.
         refusals: Gets what cannot be read.
-        on_progress: Called with (done, all) of the pages that are known so far.
+        on_progress: Called with (done, all) of the pages. PDFs are counted before the first is drawn.
 
     Raises:
         DataError: The folder cannot be looked into.
@@ -91,20 +91,21 @@ def read_document_folder(
         else:
             pages[name] = Page(name, path)
     documents.pop(".", None)  # images beside each other at the top are no document
-    done = len(images)
-    for number, (name, path) in enumerate(pdfs.items(), start=1):
+    counts = _counted(pdfs, drawn, dpi, refusals)
+    done, total = len(images), len(images) + sum(counts.values())
+    for document in counts:
         try:
-            for page_id, image, count in drawn_pages(find_document(path, document_id=name), drawn, dpi):
-                documents.setdefault(name, []).append(page_id)
+            for page_id, image, _ in drawn_pages(document, drawn, dpi):
+                documents.setdefault(document.id, []).append(page_id)
                 done += 1
                 if isinstance(image, DocumentError):
                     refusals.refuse(page_id, image)
                 else:
                     pages[page_id] = Page(page_id, image)
                 if on_progress is not None:
-                    on_progress(done, done + count - len(documents[name]) + len(pdfs) - number)
+                    on_progress(done, total)
         except DocumentError as error:
-            refusals.refuse(name, error)
+            refusals.refuse(document.id, error)
     return DocumentPages(tuple(pages.values()), {name: tuple(ids) for name, ids in documents.items()})
 
 
@@ -121,9 +122,7 @@ def drawn_pages(document: Document, drawn: Path, dpi: float) -> Iterator[tuple[s
         StoreError: A page cannot be written.
     """
     with DocumentReader(document, dpi=dpi, ocr=NoOcr()) as reader:
-        made_from = {"content": reader.content_fingerprint(), **reader.image_fingerprint()}
-        home = drawn / hashlib.sha256(canonical_json(made_from).encode()).hexdigest()[:32]
-        count = _page_count(home / "pages.json", reader, {**made_from, "document": document.id})
+        home, count = _home_and_count(reader, drawn)
         for number in range(1, count + 1):
             image: Path | DocumentError = home / f"page-{number:04d}.png"
             if not image.is_file():
@@ -154,14 +153,34 @@ def _found(folder: Path, drawn: Path) -> tuple[dict[str, Path], dict[str, Path]]
     return images, pdfs
 
 
-def _page_count(note: Path, reader: DocumentReader, facts: Mapping[str, object]) -> int:
-    """From the note that an earlier run has left, since opening a PDF starts a process; or counted and noted."""
+def _counted(pdfs: Mapping[str, Path], drawn: Path, dpi: float, refusals: Refusals) -> dict[Document, int]:
+    """The PDFs that can be opened, with their numbers of pages."""
+    counts: dict[Document, int] = {}
+    for name, path in pdfs.items():
+        try:
+            document = find_document(path, document_id=name)
+            with DocumentReader(document, dpi=dpi, ocr=NoOcr()) as reader:
+                _, counts[document] = _home_and_count(reader, drawn)
+        except DocumentError as error:
+            refusals.refuse(name, error)
+    return counts
+
+
+def _home_and_count(reader: DocumentReader, drawn: Path) -> tuple[Path, int]:
+    """Where the pages of a PDF are kept, and how many there are.
+
+    From the note that an earlier look has left, since opening a PDF starts a process; or counted and noted.
+    """
+    made_from = {"content": reader.content_fingerprint(), **reader.image_fingerprint()}
+    home = drawn / hashlib.sha256(canonical_json(made_from).encode()).hexdigest()[:32]
+    note = home / "pages.json"
     try:
-        return int(json.loads(note.read_bytes())["pages"])
+        return home, int(json.loads(note.read_bytes())["pages"])
     except (OSError, ValueError, TypeError, KeyError):
         count = reader.page_count
-        write_atomically(note, f"{json.dumps({**facts, 'pages': count}, indent=2)}\n".encode())
-        return count
+        facts = {**made_from, "document": reader.document.id, "pages": count}
+        write_atomically(note, f"{json.dumps(facts, indent=2)}\n".encode())
+        return home, count
 
 
 def _png(image: Image.Image) -> bytes:

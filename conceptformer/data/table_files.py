@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conceptformer.data.json_rows import JsonRow, shown
+from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.parquet_pages import parquet_columns, parquet_table
 from conceptformer.errors import DataError
 from visar.errors import DatasetError
@@ -17,15 +17,23 @@ Columns = Mapping[str, Sequence[str]]
 """For each of our names what files may call the column, the likeliest first."""
 
 TABLE_SUFFIXES = (".parquet", ".jsonl", ".csv", ".tsv")
+_IN_QUOTES = "put text with commas in quotes (or with whatever divides the cells)"
 
 
-def read_table(path: Path, needed: Columns, possible: Columns, unused: Collection[str] | None = None) -> list[JsonRow]:
+def read_table(
+    path: Path,
+    needed: Columns,
+    possible: Columns,
+    unused: Collection[str] | None = None,
+    refusals: Refusals | None = None,
+) -> list[JsonRow]:
     """The rows of a table. Cells that are missing or blank are left out of their row.
 
     Args:
         needed: Columns that the table must have.
         possible: Columns that it may have.
         unused: What else it may have and nobody needs: a warning names any other column. None for whatever it has.
+        refusals: Gets rows that have other cells than the header, or are no JSON objects. None for an error.
 
     Raises:
         DataError: The file is missing, of another kind, broken, or lacks a column.
@@ -38,7 +46,7 @@ def read_table(path: Path, needed: Columns, possible: Columns, unused: Collectio
         rows = parquet_table(path, list(names.values()))
         places = (f"{path.name}:{number}" for number in itertools.count(1))
     elif suffix in TABLE_SUFFIXES:
-        found, placed = _text_rows(path, needed)
+        found, placed = _text_rows(path, needed, refusals)
         names = chosen_columns(path, found, needed, possible, unused)
         rows = [values for _, values in placed]
         places = (place for place, _ in placed)
@@ -100,24 +108,28 @@ def cell_text(row: JsonRow, key: str) -> str:
     return row.text(key)
 
 
-def _text_rows(path: Path, needed: Columns) -> tuple[list[str], list[tuple[str, Mapping[str, Any]]]]:
+def _text_rows(
+    path: Path, needed: Columns, refusals: Refusals | None
+) -> tuple[list[str], list[tuple[str, Mapping[str, Any]]]]:
     """Columns, and rows with their places."""
     from visar.benchmarks.question_files import read_csv, read_json_lines
 
     try:
         if path.suffix.lower() == ".jsonl":
-            rows = read_json_lines(path)
+            rows, advice = read_json_lines(path), ""
             found = list(dict.fromkeys(name for row in rows for name in row.fields))
-            if not rows:
-                return [theirs[0] for theirs in needed.values()], []
+            if all(row.problem for row in rows):  # which columns there would be, nothing says
+                found = [theirs[0] for theirs in needed.values()]
         else:
-            found, rows = _first(path, needed, read_csv)
+            (found, rows), advice = _first(path, needed, read_csv), f"; {_IN_QUOTES}"
     except DatasetError as error:
         raise DataError(str(error)) from error
-    broken = [f"{row.place}: {row.problem}" for row in rows if row.problem]
-    if broken:
-        raise DataError(f"{path}: rows that cannot be read: {len(broken)}, the first: {broken[0]}")
-    return found, [(f"{path.name}, {row.place}", row.fields) for row in rows]
+    broken = [(row.place, f"{row.problem}{advice}") for row in rows if row.problem]
+    if broken and refusals is None:
+        raise DataError(f"{path}: rows that cannot be read: {len(broken)}, the first: {': '.join(broken[0])}")
+    for place, problem in broken:
+        refusals.refuse(f"{path.name}, {place}", problem)
+    return found, [(f"{path.name}, {row.place}", row.fields) for row in rows if not row.problem]
 
 
 def _first(path: Path, needed: Columns, read: Any) -> Any:

@@ -13,7 +13,7 @@ from conceptformer.report.comparison_table import (
     scope,
 )
 from conceptformer.report.page import METRIC_NAMES, render
-from conceptformer.report.pictures import BLUE, GREEN, ORANGE, VIOLET, Panel
+from conceptformer.report.pictures import BLUE, GREEN, ORANGE, VIOLET, Panel, axis_place
 from conceptformer.training.comparison import CHECKPOINTS, Comparison
 from visar.report.axes import Scale, ticks
 from visar.report.page import write_page
@@ -74,7 +74,10 @@ def _histories(comparison: Comparison, colours: dict[str, str]) -> Markup:
         return Markup("")
     steps = [step for run in runs for step in run.history]
     high = max(value for run in runs for value in run.history.values()) or 1.0
-    x, y = Scale(min(steps), max(steps), 48, 388), Scale(0.0, high, 168, 12)
+    y = Scale(0.0, high, 168, 12)
+    y_ticks = [(y(tick), f"{tick:g}") for tick in ticks(0.0, high, 6)]
+    left = axis_place((text for _, text in y_ticks), 13, 48)
+    x = Scale(min(steps), max(steps), left, 388)
     return render(
         "histories",
         lines=[
@@ -86,7 +89,8 @@ def _histories(comparison: Comparison, colours: dict[str, str]) -> Markup:
             for run in runs
         ],
         x_ticks=[(x(tick), f"{tick:,.0f}") for tick in ticks(x.low, x.high, 7, whole=True)],
-        y_ticks=[(y(tick), f"{tick:g}") for tick in ticks(0.0, high, 6)],
+        y_ticks=y_ticks,
+        left=left,
         label=f"{_MAIN_NAME} on held-out queries over training steps, a line for each run of "
         f"{', '.join(colours)}; comparison.json holds the figures.",
     )

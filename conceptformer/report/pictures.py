@@ -6,7 +6,7 @@ All take their text colour from where they stand and hold no ids; what they show
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -22,6 +22,10 @@ BLUE, ORANGE, GREEN, VIOLET = "#3d7fc4", "#e8590c", "#2c9a6b", "#a05cc5"
 
 _MOST_DOTS = 60
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 286.0, 14.0, 128.0
+_FONT_SIZE = 12.5
+# Widths in ems, of the widest among the fonts that a reader may have; any other character is as wide as a digit.
+_NARROW = {".": 0.32, ",": 0.32, "-": 0.36}
+_DIGIT = 0.64
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,17 @@ def metric_curve(
     return Panel(name, colour, _drawn(name, points, shown, colour, 1.0, dotted=True, level=level, kept=kept))
 
 
+def axis_place(labels: Iterable[str], font_size: float, least: float) -> float:
+    """Where a y axis stands, from the left edge, such that none of its labels is cut off there.
+
+    Args:
+        font_size: Of the labels, which end 6 units before the axis, in the picture's units.
+        least: Where it stands if labels are short, so that pictures beside each other are alike.
+    """
+    longest = max((sum(_NARROW.get(letter, _DIGIT) for letter in label) for label in labels), default=0.0)
+    return max(least, longest * font_size + 7)
+
+
 def _drawn(
     name: str,
     points: Sequence[Point],
@@ -89,8 +104,10 @@ def _drawn(
     level: Level | None = None,
     kept: Point | None = None,
 ) -> Markup:
-    x = Scale(points[0].step, points[-1].step, _LEFT, _RIGHT)
     y = Scale(0.0, high, _BOTTOM, _TOP)
+    y_ticks = [(y(tick), figure(tick)) for tick in ticks(0.0, high, 5)]
+    left = axis_place((text for _, text in y_ticks), _FONT_SIZE, _LEFT)
+    x = Scale(points[0].step, points[-1].step, left, _RIGHT)
     # A line of a single point cannot be seen.
     dotted = dotted or len(shown) == 1
     line = smoothed(shown) if smooth else shown
@@ -107,8 +124,9 @@ def _drawn(
         level_above=level is None or y(level.value) > _TOP + 20,
         kept=None if kept is None else (x(kept.step), y(kept.value), f"best checkpoint, {_told(kept)}"),
         x_ticks=[(x(tick), f"{tick:,.0f}") for tick in ticks(x.low, x.high, 6, whole=True)],
-        y_ticks=[(y(tick), figure(tick)) for tick in ticks(0.0, high, 5)],
-        left=_LEFT,
+        y_ticks=y_ticks,
+        font_size=_FONT_SIZE,
+        left=left,
         right=_RIGHT,
         bottom=_BOTTOM,
         label=_label(name, points, level, kept),
@@ -164,7 +182,7 @@ def length_bars(summary: LengthSummary) -> Markup:
         x_ticks=[
             (_LEFT + (place + 0.42) * step, _short(group)) for place, group in enumerate(groups) if place % every == 0
         ],
-        y_ticks=[(y(tick), f"{tick:.0%}") for tick in ticks(0.0, high, 5)],
+        y_ticks=[(y(tick), f"{100 * tick:.3g}%") for tick in ticks(0.0, high, 5)],
         label=f"Numbers of concept tokens of {counted(summary.pairs, 'pair')}: median {summary.median:.4g}, "
         f"90th percentile {summary.p90:.4g}, longest {summary.longest}. The table holds the groups.",
     )

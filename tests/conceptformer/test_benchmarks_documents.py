@@ -1,67 +1,30 @@
-"""Own documents and a table of queries: as a benchmark, and as training pairs."""
+"""Own documents and a table of queries: as a benchmark."""
 
 from __future__ import annotations
 
-import json
-import os
 import unicodedata
+import warnings
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from conceptformer.benchmarks import Benchmark, DocumentFolder
+from conceptformer.benchmarks import Benchmark
 from conceptformer.data.document_pages import read_document_folder
 from conceptformer.data.images import open_image
 from conceptformer.data.json_rows import Refusals
-from conceptformer.data.training_files import read_training_rows
+from conceptformer.data.table_files import read_table
 from conceptformer.errors import DataError
-from conceptformer.proposals.pairs import read_pairs
 from conceptformer.retrieval.evaluation import check_task
-from tests.conceptformer.commands_here import run_here
-from tests.conceptformer.parquet_files import pq, write_benchmark, write_table
 from tests.conceptformer.row_files import save_page, write_lines
 
 pytest.importorskip("reportlab", reason="reportlab, which draws the PDFs, is not installed")
+from tests.conceptformer.own_documents import PAGES, benchmark, make_documents, write_queries  # noqa: E402
 from tests.visar.made_documents import draw_pdf, lines  # noqa: E402
 
 
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
-    """A PDF of three pages below a folder, two images at the top, a folder of two page images."""
-    folder = tmp_path / "documents"
-    (folder / "reports").mkdir(parents=True)
-    draw_pdf(folder / "reports" / "2020.pdf", *(lines([f"page {number}"] * 5) for number in range(3)), size=(144, 216))
-    save_page(folder / "a.png", (30, 40), "red")
-    save_page(folder / "b.jpg", (50, 40), "blue")
-    save_page(folder / "scans" / "page_10.png", (20, 20), "green")
-    save_page(folder / "scans" / "page_2.png", (20, 21), "white")
-    save_page(folder / ".hidden" / "c.png")
-    (folder / "notes.docx").write_bytes(b"PK")
-    return folder
-
-
-PAGES = [
-    "a.png", "b.jpg", "scans/page_2.png", "scans/page_10.png",
-    "reports/2020.pdf#1", "reports/2020.pdf#2", "reports/2020.pdf#3",
-]  # fmt: skip
-
-
-def benchmark(documents: Path | None, **changes: object) -> DocumentFolder:
-    settings = {
-        "documents": documents,
-        "queries": None,
-        "drawn": None if documents is None else documents.parent / "drawn",
-        "dpi": 72,
-        "skip_bad_rows": False,
-    }
-    return DocumentFolder(**(settings | changes))
-
-
-def write_queries(documents: Path, text: str) -> Path:
-    path = documents / "queries.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
+    return make_documents(tmp_path / "documents")
 
 
 def test_all_pages_are_the_corpus_and_rows_name_documents_pages_and_images(documents):
@@ -89,7 +52,7 @@ def test_all_pages_are_the_corpus_and_rows_name_documents_pages_and_images(docum
         "Which other scan?": {"scans/page_10.png"},
     }
     assert list(task.queries) == [f"query-{number}" for number in range(1, 6)]
-    assert seen[-1] == (7, 7)
+    assert seen == [(5, 7), (6, 7), (7, 7)]
     sizes = [open_image(page.image).size for page in task.pages]
     assert sizes == [(30, 40), (50, 40), (20, 21), (20, 20), *[(144, 216)] * 3]
 
@@ -177,6 +140,78 @@ def test_rows_that_name_no_page_are_listed(documents, row, reason):
         benchmark(documents).load()
 
 
+def test_rows_with_too_many_cells_are_listed_with_the_others(documents):
+    table = write_queries(
+        documents,
+        'query,document,page\nWhere?,a.png,\nWhat, where, and why?,2020.pdf,1\n"What, where?",2020.pdf,2\nWho?,gone,\n',
+    )
+    task = benchmark(documents, skip_bad_rows=True).load()
+    assert list(task.queries.values()) == ["Where?", "What, where?"]
+    broken = (
+        "queries.csv, line 3: 5 cells, expected 3 as in the header; "
+        "put text with commas in quotes (or with whatever divides the cells)"
+    )
+    assert task.refused == (broken, "queries.csv, line 5: document 'gone' is not among the documents")
+    with pytest.raises(DataError) as raised:
+        benchmark(documents).load()
+    assert str(raised.value).startswith(f"{table}: rows or boxes that cannot be used: 2: {broken}; queries.csv, line 5")
+    table.write_text("query,document\nWhat, where?,a.png\n")
+    with pytest.raises(DataError, match="expected queries, found none that can be used: queries.csv, line 2: 3 cells"):
+        benchmark(documents, skip_bad_rows=True).load()
+
+
+def test_lines_that_are_no_objects_are_listed_without_a_word_on_quotes(documents, tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text('[1]\n{"query": "Where?", "image": "a.png"}\n')
+    task = benchmark(documents, queries=path, skip_bad_rows=True).load()
+    assert task.refused == ("own.jsonl, line 1: holds list, expected an object with named fields",)
+    path.write_text("[1]\n")
+    with pytest.raises(DataError, match="found none that can be used: own.jsonl, line 1: holds list"):
+        benchmark(documents, queries=path, skip_bad_rows=True).load()
+
+
+def test_tables_without_a_list_for_broken_rows_are_refused(tmp_path):
+    path = tmp_path / "queries.csv"
+    path.write_text("query,page\nWhat, where?,1\n")
+    with pytest.raises(DataError, match="rows that cannot be read: 1, the first: line 2: 3 cells, .*commas in quotes"):
+        read_table(path, {"query": ("query",)}, {})
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl"])
+def test_a_table_of_questions_as_the_other_package_has_it_is_found(documents, kind):
+    row = {"question": "What?", "document": "2020.pdf", "evidence_pages": "2;3", "answer": "That.", "id": "q9"}
+    if kind == ".csv":
+        (documents / "questions.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    else:
+        write_lines(documents / "questions.jsonl", row)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        task = benchmark(documents).load()
+    assert task.queries == {"q9": "What?"}
+    assert task.relevant == {"q9": {"reports/2020.pdf#2", "reports/2020.pdf#3"}}
+
+
+def test_two_tables_in_the_folder_are_an_error_that_names_both(documents):
+    table = write_queries(documents, "query,image\nWhere?,a.png\n")
+    (documents / "questions.csv").write_text("question,image\nWhich?,b.jpg\n")
+    with pytest.raises(DataError, match=r"has queries.csv and questions.csv; expected one of them"):
+        benchmark(documents).load()
+    assert list(benchmark(documents, queries=table).load().queries.values()) == ["Where?"]
+
+
+def test_pdfs_are_counted_before_the_first_is_drawn(documents):
+    draw_pdf(documents / "more.pdf", *(lines(["x"]) for _ in range(4)), size=(72, 72))
+    (documents / "torn.pdf").write_bytes((documents / "more.pdf").read_bytes()[:300])
+    refusals = Refusals(documents, skip=True)
+    seen: list[tuple[int, int]] = []
+    for _ in range(2):  # the second time from the notes of the first
+        read_document_folder(
+            documents, documents.parent / "drawn", dpi=72, refusals=refusals, on_progress=lambda *at: seen.append(at)
+        )
+    assert seen == [(done, 11) for done in range(5, 12)] * 2
+    assert [line.split(":")[0] for line in refusals.result(1, "pages")] == ["torn.pdf"] * 2
+
+
 def test_equal_ids_of_different_texts_contradict_each_other(documents):
     write_queries(documents, "query_id,query,image\nq,Who?,a.png\nq,Where?,b.jpg\n")
     with pytest.raises(DataError, match="line 3: another text of the query 'q' than in an earlier row"):
@@ -216,81 +251,3 @@ def test_what_is_missing_is_said(documents, tmp_path):
     (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match="expected pages, found none"):
         benchmark(tmp_path / "bare", queries=documents / "queries.csv").load()
-
-
-def test_the_command_writes_pairs_that_proposals_and_training_read(documents, tmp_path):
-    write_queries(documents, "query,document,page\nWhat?,2020.pdf,2;3\nWhich?,scans,2\n")
-    arguments = ("out=own, data", "cache=cache", "benchmark.documents=documents", "benchmark.dpi=72")
-    done = run_here("pairs", *arguments, folder=tmp_path)
-    assert done.status == 0, done.err
-    assert "documents: queries: 2; pages that answer them: 3; pairs of the two: 3\n" in done.out
-    assert "page images: 2 in own, data/images; 1 where they were\n" in done.out
-    out = tmp_path / "own, data"
-    pairs = read_pairs(out / "pairs.jsonl")
-    assert pairs.refused == ()
-    assert [(pair.query, pair.page_id, pair.other_positives) for pair in pairs.pairs] == [
-        ("What?", "reports/2020.pdf#2", ("reports/2020.pdf#3",)),
-        ("What?", "reports/2020.pdf#3", ("reports/2020.pdf#2",)),
-        ("Which?", "scans/page_10.png", ()),
-    ]
-    train = read_training_rows(out / "train.jsonl", skip_bad_rows=False)
-    assert [example.page for example in train.examples] == [
-        type(train.examples[0].page)(pair.page_id, pair.image) for pair in pairs.pairs
-    ]
-    assert [example.image_size for example in train.examples] == [(144, 216), (144, 216), (20, 20)]
-    # Drawn pages are copied, images stay where they are.
-    assert [out / "images" in Path(os.path.normpath(pair.image)).parents for pair in pairs.pairs] == [True, True, False]
-    # Of the three pages that were drawn, those that answer a query, and nothing else.
-    copies = sorted((out / "images").rglob("*.png"))
-    assert {path.name.split("-", 1)[1] for path in copies} == {"2020_pdf_2.png", "2020_pdf_3.png"}
-    assert {path.name for path in out.iterdir()} == {"images", "pairs.jsonl", "train.jsonl"}
-    drawn = [next((tmp_path / "cache").rglob(f"page-000{number}.png")) for number in (2, 3)]
-    assert {path.read_bytes() for path in copies} == {path.read_bytes() for path in drawn}
-
-
-def test_pairs_of_pages_that_are_drawn_anew_have_the_new_pages(documents, tmp_path):
-    write_queries(documents, "query,document,page\nWhat?,2020.pdf,2\n")
-    for dpi, size in ((72, (144, 216)), (144, (288, 432))):
-        arguments = ("out=own", "cache=cache", "benchmark.documents=documents", f"benchmark.dpi={dpi}")
-        assert run_here("pairs", *arguments, folder=tmp_path).status == 0
-        (pair,) = read_pairs(tmp_path / "own" / "pairs.jsonl").pairs
-        assert Image.open(pair.image).size == size
-
-
-def test_pages_that_cannot_be_read_are_in_no_number_of_the_pairs(tmp_path):
-    ids = [f"d/{number}.png" for number in range(6)]
-    write_benchmark(tmp_path / "corpus", {"q0": [ids[0], ids[1]], "q1": [ids[2]]}, ids)
-    (tmp_path / "corpus" / "manifest.json").unlink()
-    shard = tmp_path / "corpus" / "corpus-00001-of-00003.parquet"
-    rows = pq.read_table(shard).to_pylist()
-    rows[0]["image"]["bytes"] = b"no image"
-    write_table(shard, rows, pq.read_schema(shard))
-    arguments = ("out=pairs", "cache=cache", "benchmark=parquet", "benchmark.root=corpus", "skip_bad_rows=true")
-    outcome = run_here("pairs", *arguments, folder=tmp_path)
-    assert outcome.status == 0, outcome.err
-    assert "corpus: queries: 1; pages that answer them: 2; pairs of the two: 2\n" in outcome.out
-    assert "page images: 2 in pairs/images; 0 where they were\n" in outcome.out
-    assert "left out: 1\n" in outcome.out and "page 'd/2.png': " in outcome.out
-    assert len((tmp_path / "pairs" / "train.jsonl").read_text().splitlines()) == 2
-    assert len(list((tmp_path / "pairs" / "images").rglob("*.png"))) == 2
-
-
-def test_the_command_copies_pages_out_of_parquet_files_once(tmp_path):
-    ids = [f"d/{number}.png" for number in range(9)]
-    write_benchmark(tmp_path / "corpus", {"q0": [ids[2], ids[7]], "q1": [ids[2]]}, ids)
-    arguments = ("out=pairs", "cache=cache", "benchmark=parquet", "benchmark.root=corpus")
-    assert run_here("pairs", *arguments, folder=tmp_path).status == 0
-    rows = [json.loads(line) for line in (tmp_path / "pairs" / "pairs.jsonl").read_text().splitlines()]
-    assert [(row["query_id"], row["page_id"]) for row in rows] == [("q0", ids[2]), ("q0", ids[7]), ("q1", ids[2])]
-    images = sorted((tmp_path / "pairs" / "images").rglob("*.png"))
-    assert {tmp_path / "pairs" / row["image"] for row in rows} == set(images) and len(images) == 2
-    assert Image.open(images[0]).size == (12, 21)
-    times = [path.stat().st_mtime_ns for path in images]
-    assert run_here("pairs", *arguments, folder=tmp_path).status == 0
-    assert [path.stat().st_mtime_ns for path in images] == times
-
-
-def test_the_command_says_what_is_missing(tmp_path):
-    assert run_here("pairs", folder=tmp_path).error == "out: expected the folder to write to; write out=FOLDER"
-    outcome = run_here("pairs", "out=a", "benchmark=all", "benchmark.root=b", folder=tmp_path)
-    assert outcome.error == "benchmark: expected a single one, each with an out of its own"

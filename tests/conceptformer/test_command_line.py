@@ -16,6 +16,7 @@ COMMANDS = {
     "opendocvqa": {"queries"},
     "table": set(),
 }
+MODULES = {"opendocvqa": "opendocvqa.__main__"}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,26 @@ COMMANDS = {
         ("propose", ["api.base_ulr=a"], "api.base_ulr: no such setting; did you mean api.base_url?"),
         ("pairs", ["benchmark.root=a"], "benchmark.root belongs to benchmark=all, benchmark=chartqa, benchmark="),
         ("table", ["run=a"], "run: no such setting; did you mean runs?"),
+        (
+            "eval",
+            ["benchmark=mmlongbench", "benchmark.root=x"],
+            "benchmark.root: no such setting; did you mean benchmark.questions.root? benchmark.root belongs to benchm",
+        ),
+        (
+            "pairs",
+            ["benchmark=longdocurl", "benchmark.page_base=1"],
+            "benchmark.page_base: no such setting; did you mean benchmark.questions.page_base?",
+        ),
+        (
+            "eval",
+            ["benchmark=mmlongbench", "benchmark.hub.revision=x"],
+            "benchmark.hub.revision: no such setting; did you mean benchmark.questions.hub.revision?",
+        ),
+        (
+            "eval",
+            ["retriever=conceptformer_adapter", "retriever.max_pixels=3"],
+            "retriever.max_pixels: no such setting; did you mean retriever.backbone.settings.max_pixels?",
+        ),
     ],
 )
 def test_what_was_meant_is_said_in_one_line(command, arguments, told, tmp_path):
@@ -50,6 +71,38 @@ def test_what_was_meant_is_said_in_one_line(command, arguments, told, tmp_path):
     assert outcome.error.startswith(told)
     assert outcome.status == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "settings"),
+    [
+        ("propose", ["budget=20"], "budget.calls=... or budget.tokens=..."),
+        ("propose", ["price=1"], "price.input=... or price.output=..."),
+        ("propose", ["pairs=a", "retry=3"], "retry.attempts=..., retry.first_wait_seconds=..., retry.longest_wait_s"),
+        ("propose", ["api=qwen2_5_vl", "image=png"], "image.max_pixels=..., image.side_multiple=... or image.format="),
+        ("propose", ["budget.calls=5", "budget=null"], "budget.calls=... or budget.tokens=..."),
+        ("eval", ["resampling=100"], "resampling.samples=... or resampling.seed=..."),
+        ("eval", ["benchmark.drawing=3"], "benchmark.drawing.folder=..., benchmark.drawing.pages=..., benchmark."),
+        ("table", ["resampling=100"], "resampling.samples=... or resampling.seed=..."),
+        ("opendocvqa", ["corpus=FOLDER"], "corpus.root=..., corpus.files=..., corpus.hub.repository=..., corpus.hub"),
+        ("train", ["passes=plain"], "passes._target_=..."),
+        ("train", ["compare=5"], "+exp=tiny_compare, which has it"),
+        ("train", ["+exp=tiny_compare", "compare=5"], "compare.variants.concept_weight_0=... or compare.seeds=..."),
+    ],
+)
+def test_one_value_for_a_group_names_its_settings_before_anything_runs(command, arguments, settings, tmp_path):
+    outcome = run_here(command, *arguments, folder=tmp_path, module=MODULES.get(command))
+    key = arguments[-1].partition("=")[0]
+    assert outcome.error.startswith(f"{arguments[-1]}: {key} is a group of settings; write {settings}")
+    assert outcome.status == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_may_get_braces_and_one_that_is_null_may_stay_so(tmp_path):
+    shown = run_here("propose", "--cfg", "job", "budget={calls: 20}", folder=tmp_path)
+    assert shown.status == 0 and "\n  calls: 20\n  tokens: null\n" in shown.out and "budget.Budget" in shown.out
+    shown = run_here("train", "--cfg", "job", "+exp=tiny_compare", "compare=null", folder=tmp_path)
+    assert shown.status == 0 and "\ncompare: null\n" in shown.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

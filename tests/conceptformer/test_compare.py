@@ -158,6 +158,20 @@ def test_runs_that_were_measured_once_are_dots(task, tmp_path: Path) -> None:
     assert len([line for line in found.all("polyline") if line.text == "plain, seed 7"]) == 1
 
 
+def test_small_values_over_steps_have_room_for_their_labels(task, tmp_path: Path) -> None:
+    train_one = trained([], {"plain": 0.4, "new": 0.2})
+    comparison = run_comparison(PLAN, task, tmp_path, train_one=train_one, measure=partial(result, task))
+    low = {key: replace(run, history={250: 0.0, 500: 0.001}) for key, run in comparison.runs.items()}
+    write_comparison_page(tmp_path / "comparison.html", replace(comparison, runs=low))
+    (label,) = (text for text in page(tmp_path).all("text") if text.text == "0.0002")
+    # Of DejaVu Sans, the widest of the usual fonts: five digits of 0.636 em and a point of 0.318.
+    assert float(label.attributes["x"]) > 13 * (5 * 0.636 + 0.318)
+    starts = {
+        line.attributes["points"].split(",")[0] for line in page(tmp_path).all("polyline") if ":" not in line.text
+    }
+    assert f"{float(label.attributes['x']) + 6:g}" in starts
+
+
 def test_names_of_many_variants_stand_below_each_other(task, tmp_path: Path) -> None:
     plan = ComparisonPlan(("plain", "with_projection", "without_pooling", "fixed_length"), (5,))
     train_one = trained([], dict.fromkeys(plan.variants, 0.3))

@@ -66,6 +66,29 @@ def test_a_curve_without_values_is_none() -> None:
     assert metric_curve("x", [], BLUE, chance=0.1, kept_step=None) is None
 
 
+@pytest.mark.parametrize("high", [0.001, 0.00012, 0.4, 9.0, 7512.0, 1234567.0])
+def test_labels_of_the_left_axis_are_not_cut_off(high: float) -> None:
+    """Of DejaVu Sans, the widest of the usual fonts, a digit has 0.636 em and a point or comma 0.318."""
+    picture = str(curve("x", [Point(1, 0.0), Point(2, high)], BLUE).picture)
+    size = float(re.search(r'font-size="([\d.]+)"', picture)[1])
+    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end" fill-opacity=".75">([^<]*)<', picture)
+    assert len(labels) >= 3
+    for end, text in labels:
+        assert float(end) > size * sum(0.318 if letter in ".," else 0.636 for letter in text)
+    # The curve, its grid and the name of the other axis begin and stand where that axis does.
+    (start,) = re.findall(r'polyline points="([\d.]+),', picture)
+    assert set(re.findall(r'<path d="M([\d.]+) ', picture)) == {start}
+    middle = re.search(r'<text x="([\d.]+)" [^>]*>step<', picture)[1]
+    assert float(middle) == pytest.approx((float(start) + 286) / 2, abs=0.1)
+
+
+def test_shares_of_a_part_of_a_per_cent_are_not_rounded() -> None:
+    summary = summarise_lengths(list(range(1, 11)))
+    assert summary is not None
+    labels = [text for text in read(str(length_bars(summary))).text("text") if text.endswith("%")]
+    assert labels == ["0%", "2.5%", "5%", "7.5%", "10%"]
+
+
 @pytest.mark.parametrize("value", [0.0, 3.5])
 def test_a_single_point_stands_in_the_middle(value: float) -> None:
     panel = curve("x", [Point(7, value)], BLUE)

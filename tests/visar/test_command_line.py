@@ -151,6 +151,11 @@ BAD = {
         ("document=good.pdf", "question=Who?", "+selectors.oracle.k=3"),
         "selectors.oracle: no such selector was chosen",
     ),
+    "one value for all selectors": (
+        ("document=good.pdf", "question=Who?", "selectors=5"),
+        "selectors=5: selectors is a group of settings; write selectors.visar.top_patches=..., selectors.visar.",
+    ),
+    "no choice": (("document=good.pdf", "question=Who?", "encoder=null"), "encoder=null: no such choice; expected one"),
     "setting out of range": (
         ("document=good.pdf", "question=Who?", "selectors.visar.top_patches=0"),
         "top_patches: expected a whole number of at least 1, got 0",

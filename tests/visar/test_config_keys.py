@@ -8,7 +8,7 @@ import pytest
 
 from tests.visar.commands import run_here
 from visar.command_line import config_folder
-from visar.config_keys import CommandKeys, wrong_argument
+from visar.config_keys import CommandKeys, value_of_group, wrong_argument
 
 FILES = {
     "paint.yaml": """
@@ -27,6 +27,12 @@ series: null
     "colour/red.yaml": "# Red.\n_target_: x.Red\nlight: 0.5\n",
     "colour/blue.yaml": "# Blue.\n_target_: x.Blue\ndepth: 4\nof_sky: {hour: 12}\n",
     "colour/green.yaml": "# Green.\n_target_: x.Green\ndepth: 2\n",
+    "colour/mixed.yaml": """# Mixed.
+_target_: x.Mixed
+parts: {of: {light: 1}, depth: 2}
+names: {a.b: c}
+like: ${canvas}
+""",
     "brush/thin.yaml": "# @package brushes.thin\n# Thin.\nhairs: 5\n",
     "brush/wide.yaml": "# @package brushes.wide\n# Wide.\nhairs: 50\nedge: soft\n",
     "paper/rough.yaml": "# Of another command.\ngrain: 3\n",
@@ -45,9 +51,10 @@ def folder(tmp_path_factory) -> Path:
 
 def test_a_command_has_the_groups_of_its_defaults_and_no_others(folder):
     names = CommandKeys.read(folder, "paint")
-    assert names.groups == {"colour": ("blue", "green", "red"), "brush": ("thin", "wide"), "exp": ("series",)}
+    assert names.groups == {"colour": ("blue", "green", "mixed", "red"), "brush": ("thin", "wide"), "exp": ("series",)}
     assert CommandKeys.read(folder, "look").groups == {}
     assert names.keys == ("layers", "output", "canvas", "canvas.width", "canvas.height", "series")
+    assert names.unset == ("series",)
     assert names.owners["colour.depth"] == ("colour=blue", "colour=green")
     assert names.owners["brushes.wide.edge"] == ("brush=wide",)
 
@@ -64,8 +71,10 @@ def test_a_command_has_the_groups_of_its_defaults_and_no_others(folder):
         (["zzz=4"], "zzz: no such setting; --help shows the settings"),
         (["+output=a"], "+output: it is there already, not to be added; write output=..."),
         (["+colour=blue"], "+colour: it is there already, not to be added; write colour=..."),
-        (["colour=bleu"], "colour=bleu: no such choice; did you mean colour=blue? Expected one of blue, green, red"),
-        (["colour=7"], "colour=7: no such choice; expected one of blue, green, red"),
+        (["colour=bleu"],
+         "colour=bleu: no such choice; did you mean colour=blue? Expected one of blue, green, mixed, red"),
+        (["colour=7"], "colour=7: no such choice; expected one of blue, green, mixed, red"),
+        (["colour=null"], "colour=null: no such choice; expected one of blue, green, mixed, red"),
         (["brush=[thin,wide,wdie]"], "brush=wdie: no such choice; did you mean brush=wide? Expected one of thin, wide"),
         (["colour.of_sky.hour=3"],
          "colour.of_sky.hour belongs to colour=blue; write colour=blue colour.of_sky.hour=..."),
@@ -75,6 +84,12 @@ def test_a_command_has_the_groups_of_its_defaults_and_no_others(folder):
          "colour.depth belongs to colour=blue or colour=green; write for example colour=blue colour.depth=..."),
         (["series.count=3"], "series.count belongs to +exp=series; write +exp=series series.count=..."),
         (["colour=blue", "colour.light=3"], "colour.light belongs to colour=red; write colour=red colour.light=..."),
+        (["colour=mixed", "colour.light=3"],
+         "colour.light: no such setting; did you mean colour.parts.of.light? colour.light belongs to colour=red"),
+        (["colour=mixed", "colour.of.light=3"],
+         "colour.of.light: no such setting; did you mean colour.parts.of.light?"),
+        (["brush=wide", "brushes.thin.hairs=3"],
+         "brushes.thin.hairs belongs to brush=thin; write brush=thin brushes.thin.hairs=..."),
     ],
 )  # fmt: skip
 def test_what_was_meant_is_said(folder, arguments, told):
@@ -99,6 +114,54 @@ def test_keys_that_are_added_where_nobody_looks_are_found(folder):
     assert names.unread(["+outptu=a"]) == "+outptu: no such setting; did you mean output?"
     assert names.unread(["+paper=rough"]).startswith("+paper: no such setting")
     assert names.unread(["+brushes.wide.hairs=3", "+canvas.depth=1", "++series.step=2", "layers=3"]) is None
+
+
+def one_value(folder: Path, *arguments: str) -> str | None:
+    return value_of_group(arguments, CommandKeys.read(folder, "paint"), folder, "paint")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["canvas=3"], "canvas=3: canvas is a group of settings; write canvas.width=... or canvas.height=..."),
+        (["++canvas=[1]"], "++canvas=[1]: canvas is a group of settings; write canvas.width=... or canvas.height=..."),
+        (["canvas=null"], "canvas=null: canvas is a group of settings; write canvas.width=... or canvas.height=..."),
+        (["canvas="], "canvas=: canvas is a group of settings; write canvas.width=... or canvas.height=..."),
+        (["layers=2", "colour=blue", "colour.of_sky=noon"],
+         "colour.of_sky=noon: colour.of_sky is a group of settings; write colour.of_sky.hour=..."),
+        (["brushes=3"], "brushes=3: brushes is a group of settings; write brushes.thin.hairs=..."),
+        (["colour=mixed", "colour.parts=1"],
+         "colour.parts=1: colour.parts is a group of settings; "
+         "write colour.parts.of.light=... or colour.parts.depth=..."),
+        (["colour=mixed", "colour.names=1"],
+         "colour.names=1: colour.names is a group of settings; write colour.names={...}"),
+        (["colour=mixed", "colour.like=1"],
+         "colour.like=1: colour.like is a group of settings, ${canvas}; write them there"),
+        (["exp=series", "series=9"], "series=9: series is a group of settings; write series.count=..."),
+        (["series=9"], "series=9: series is a group of settings; write +exp=series, which has it"),
+    ],
+)  # fmt: skip
+def test_one_value_for_a_group_names_the_settings_in_it(folder, arguments, told):
+    assert one_value(folder, *arguments) == told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["series=null"],
+        ["exp=series", "series=null"],
+        ["colour=blue", "colour.of_sky=null"],
+        ["canvas={width: 3}"],
+        ["series={count: 3}"],
+        ["canvas=${series}"],
+        ["canvas.width=null", "layers=[1]", "output='a: {b}'"],
+        ["~canvas"],
+        ["colour=blue", "+colour.mood=3"],
+        ["zzz=3", "layers.a=3", "colour.light.a=3"],
+    ],
+)
+def test_groups_that_get_groups_or_may_be_null_are_left_alone(folder, arguments):
+    assert one_value(folder, *arguments) is None
 
 
 # The package's own.
