@@ -6,8 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from conceptformer.records import OnProgress, RetrievalTask
 from conceptformer.retrieval.evaluation import Evaluation, evaluate_retrieval
 from conceptformer.retrieval.filling import Encoding, Place
 from conceptformer.retrieval.protocol import PageRanker, PageRetriever
-from conceptformer.retrieval.result_folders import RunIdentity, claim, data_fingerprint, own_folder_below
+from conceptformer.retrieval.result_folders import RunIdentity, claimed, claimed_below, data_fingerprint
 from conceptformer.retrieval.run_files import write_qrels, write_run
 from conceptformer.retrieval.tables import markdown_table, mean_rows, metric_rows
 from visar.command_line import run_command, true_or_false, user_path, whole_number
@@ -66,16 +66,18 @@ def main(config: DictConfig) -> None:
     for name, benchmark in benchmarks.items():
         with progress_bar(console, "reading pages") as on_progress:
             task = benchmark.load(on_progress)
-        folder = _result_folder(config, task, name, retriever, console) if place.rank == 0 else None
-        with ExitStack() as bars:
-            evaluation = evaluate_retrieval(
-                task, retriever, encoding, depth=depth, resampling=resampling, on_progress=_bar_by_bar(bars, console)
-            )
-        if evaluation is not None and folder is not None:
-            metrics = _metrics(task, retriever, evaluation)
-            _write(folder, config, task, evaluation, metrics)
-            _print_results(metrics, folder, console)
-            results.append(metrics)
+        claim = _result_folder(config, task, name, retriever, console) if place.rank == 0 else nullcontext()
+        with claim as folder:
+            with ExitStack() as bars:
+                begin = _bar_by_bar(bars, console)
+                evaluation = evaluate_retrieval(
+                    task, retriever, encoding, depth=depth, resampling=resampling, on_progress=begin
+                )
+            if evaluation is not None and folder is not None:
+                metrics = _metrics(task, retriever, evaluation)
+                _write(folder, config, task, evaluation, metrics)
+                _print_results(metrics, folder, console)
+                results.append(metrics)
     if len(results) > 1:
         console.print(_table(mean_rows(results)))
 
@@ -145,25 +147,27 @@ def _check_checkpoint(config: DictConfig) -> None:
         )
 
 
+@contextmanager
 def _result_folder(
     config: DictConfig, task: RetrievalTask, member: str | None, retriever: PageRetriever | PageRanker, console: Console
-) -> RunFolder:
-    """The folder that was chosen, or one that holds no results of other data or of another retriever."""
+) -> Iterator[RunFolder]:
+    """The folder that was chosen, or one that holds no results of other data or of another retriever. It is kept."""
     identity = RunIdentity(task.name, data_fingerprint(task), retriever.name, retriever.fingerprint())
     if config.output is not None:
-        path = user_path(config, "output") / (member or "")
+        expected = user_path(config, "output") / (member or "")
+        claim = claimed(expected, identity, setting="output")
     else:
         # Each once: the paper's benchmarks are chosen by their names.
         benchmark = dict.fromkeys((member or HydraConfig.get().runtime.choices["benchmark"], task.name))
         names = (re.sub(r"[^\w.]+", "-", name) for name in ("-".join(benchmark), config.checkpoint or retriever.name))
         names = [name[-_LONGEST_NAME:].strip("-.") for name in names]
-        path = own_folder_below(_RESULTS, *names, identity)
-        if path != _RESULTS.joinpath(*names):
-            told = f"{_RESULTS.joinpath(*names)} is taken by other data or other settings: results go to {path}"
+        expected = _RESULTS.joinpath(*names)
+        claim = claimed_below(_RESULTS, *names, identity)
+    with claim as path:
+        if path != expected:
+            told = f"{expected} was taken by other data or other settings: results go to {path}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
-    folder = RunFolder(path)
-    claim(path, identity, setting="output")
-    return folder
+        yield RunFolder(path)
 
 
 def _metrics(task: RetrievalTask, retriever: PageRetriever | PageRanker, evaluation: Evaluation) -> dict[str, Any]:

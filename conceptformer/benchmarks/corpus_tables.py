@@ -45,10 +45,12 @@ def find_tables(folder: Path, *, config: str | None, split: str) -> dict[str, li
         chosen = str(config)
     own: dict[str, _Files] = {}
     if chosen is not None:
-        own = {table: _files_of(folder, _names_with(chosen, names), names) for table, names in TABLES.items()}
+        own = {table: _own_files(folder, chosen, names, split) for table, names in TABLES.items()}
         if not any(own.values()):
             held = _listed(set().union(*configs.values())) or "none"
             raise DataError(f"{folder}: has no tables of the config '{chosen}'; found {held}: benchmark.config=NAME")
+        named = set().union(*(configs[table] for table in TABLES if own[table]))
+        plain = {table: _shared(folder, files, chosen, named, split) for table, files in plain.items()}
     tables = {}
     for table in TABLES:
         files = own.get(table) or plain[table]
@@ -71,6 +73,32 @@ def _files_of(folder: Path, labels: Sequence[str], names: Sequence[str]) -> _Fil
             split = _rest(_stem(path), [label, *names])
             found.append((path, _stem(path) if split is None else split))
     return found
+
+
+def _own_files(folder: Path, config: str, names: Sequence[str], split: str) -> _Files:
+    """The files of a table that bear a config's name.
+
+    ``corpus-pt-br`` may be the split br of the config pt, or the config pt-br: it is a split where that was asked for.
+    """
+    own = {f"{name}{mark}{config}" for name in names for mark in _SEPARATORS}
+    return [
+        (path, rest)
+        for path, rest in _files_of(folder, _names_with(config, names), names)
+        if rest in ("", split) or path.parent != folder or _stem(path).removesuffix(f"-{rest}") not in own
+    ]
+
+
+def _shared(folder: Path, files: _Files, config: str, named: set[str], split: str) -> _Files:
+    """Of files without a config's name those that are for all configs, and not a split in name and a config in fact.
+
+    Args:
+        named: Configs that other tables have.
+    """
+    return [
+        (path, rest)
+        for path, rest in files
+        if rest == split or path.parent != folder or not (rest in named or rest.startswith(f"{config}-"))
+    ]
 
 
 def _table_files(folder: Path) -> Iterator[Path]:

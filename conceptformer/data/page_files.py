@@ -189,10 +189,14 @@ def corpus_stamp(files: Iterable[Path]) -> str:
     Raises:
         DataError: A file is gone.
     """
+    sizes: dict[str, list[int]] = {}
     try:
-        facts = {path.name: path.stat().st_size for path in files}
+        for path in files:
+            sizes.setdefault(path.name, []).append(path.stat().st_size)
     except OSError as error:
         raise DataError(f"{error.filename}: {error.strerror}; expected a file of the corpus") from error
+    # Files in several folders may have one name.
+    facts = {name: own[0] if len(own) == 1 else own for name, own in sizes.items()}
     return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ class FinishedRun:
         left_out: Of them, pages that could not be read.
         queries: By query id its metrics.
         relevant: Ids of the pages that answer a query, by query id.
+        data: Tells data of one name apart, see :func:`conceptformer.retrieval.result_folders.data_fingerprint`; None
+            where the run has not written it down.
     """
 
     folder: Path
@@ -42,6 +44,7 @@ class FinishedRun:
     left_out: int
     queries: Mapping[str, Mapping[str, float]]
     relevant: Mapping[str, frozenset[str]]
+    data: str | None = None
 
     def mean(self, metric: str) -> float:
         """Over queries."""
@@ -52,7 +55,8 @@ def find_finished_runs(root: Path) -> tuple[list[FinishedRun], list[Path]]:
     """All runs below a folder, in the order of their paths, and the folders of runs that were not finished.
 
     Raises:
-        DataError: There is no such folder, no finished run in it, or one with damaged files.
+        DataError: There is no such folder, no finished run in it, or one with damaged files; two of them look as if
+            they were of the same data, and are not.
     """
     if not root.is_dir():
         raise DataError(f"{root}: no such folder; expected runs of conceptformer.eval in it")
@@ -60,7 +64,9 @@ def find_finished_runs(root: Path) -> tuple[list[FinishedRun], list[Path]]:
     finished = [folder for folder in begun if (folder / METRICS_FILE).is_file()]
     if not finished:
         raise DataError(f"{root}: holds no finished run; expected folders with {METRICS_FILE} and {_ROWS_FILE}")
-    return [read_finished_run(folder) for folder in finished], [folder for folder in begun if folder not in finished]
+    runs = [read_finished_run(folder) for folder in finished]
+    _check_same_data(runs)
+    return runs, [folder for folder in begun if folder not in finished]
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
@@ -71,16 +77,17 @@ def read_finished_run(folder: Path) -> FinishedRun:
     """
     try:
         metrics = json.loads((folder / METRICS_FILE).read_bytes())
+        identity = json.loads((folder / IDENTITY_FILE).read_bytes()) if (folder / IDENTITY_FILE).exists() else None
         # Bytes, since text has more line ends than JSON Lines.
         lines = (folder / _ROWS_FILE).read_bytes().split(b"\n")
         rows = [json.loads(line) for line in lines if line.strip()]
-        run = _run(folder, metrics, rows)
+        run = _run(folder, metrics, rows, None if identity is None else str(identity["data"]))
     except OSError as error:
         raise DataError(f"{folder}: {error.filename or ''} cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{folder}: {METRICS_FILE} or {_ROWS_FILE} is damaged or of another version ({error!r:.80}); run "
-            "conceptformer.eval again"
+            f"{folder}: {METRICS_FILE}, {_ROWS_FILE} or {IDENTITY_FILE} is damaged or of another version "
+            f"({error!r:.80}); run conceptformer.eval again"
         ) from error
     told = {name: metrics[name]["value"] for name in METRICS}
     if len(rows) != metrics["queries"] or not all(math.isclose(run.mean(name), told[name]) for name in METRICS):
@@ -90,7 +97,22 @@ def read_finished_run(folder: Path) -> FinishedRun:
     return run
 
 
-def _run(folder: Path, metrics: Mapping[str, Any], rows: list[dict[str, Any]]) -> FinishedRun:
+def _check_same_data(runs: Sequence[FinishedRun]) -> None:
+    """Runs with the same questions, answers and number of pages must also have had the same pages."""
+    firsts: dict[tuple[str, int, frozenset[tuple[str, frozenset[str]]]], FinishedRun] = {}
+    for run in runs:
+        if run.data is None:
+            continue
+        first = firsts.setdefault((run.benchmark, run.pages, frozenset(run.relevant.items())), run)
+        if first.data != run.data:
+            raise DataError(
+                f"{first.folder} and {run.folder}: both are of a benchmark called {run.benchmark}, with different "
+                "page images or texts; compare runs of the same data: choose their folder, runs=FOLDER, or remove the "
+                "others"
+            )
+
+
+def _run(folder: Path, metrics: Mapping[str, Any], rows: list[dict[str, Any]], data: str | None) -> FinishedRun:
     queries = {str(row["query_id"]): {name: float(row[name]) for name in METRICS} for row in rows}
     if not queries:
         raise ValueError("no query")
@@ -104,4 +126,5 @@ def _run(folder: Path, metrics: Mapping[str, Any], rows: list[dict[str, Any]]) -
         left_out,
         queries,
         {str(row["query_id"]): frozenset(row["relevant"]) for row in rows},
+        data,
     )

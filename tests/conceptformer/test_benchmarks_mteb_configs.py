@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from conceptformer.errors import DataError
-from tests.conceptformer.parquet_files import write_table
+from tests.conceptformer.parquet_files import BARE_CORPUS, pq, write_table
 from tests.conceptformer.test_benchmarks_mteb import (
     PAGES,
     QUERIES,
@@ -85,6 +86,64 @@ def test_files_may_bear_the_name_as_folders_do(tmp_path, name):
     of_files(tmp_path, "en", name)
     of_files(tmp_path, "fr", name)
     assert_whole(corpus(tmp_path, config="fr").load())
+
+
+@pytest.mark.parametrize("number", ["", "-00000-of-00001"])
+@pytest.mark.parametrize("name", ["{table}-{config}", "{table}_{config}", "{table}.{config}"])
+@pytest.mark.parametrize(("short", "long"), [("pt", "pt-br"), ("zh", "zh-hans")])
+def test_a_config_is_not_taken_for_a_split_of_one_whose_name_begins_its_own(tmp_path, short, long, name, number):
+    def add(config: str, question: str) -> None:
+        vidore(tmp_path / "made")
+        rows = [{"query-id": int(query_id), "query": question} for query_id in QUERIES]
+        kinds = schema(query__id=WHOLE, query=TEXT)
+        write_table(tmp_path / "made" / "queries" / "test-00000-of-00001.parquet", rows, kinds)
+        for table in TABLES:
+            paths = sorted((tmp_path / "made" / table).iterdir())
+            if len(paths) > 1:  # the corpus, which has two files
+                rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+                paths = [write_table(paths[0], rows, BARE_CORPUS)]
+            paths[0].rename(tmp_path / f"{name.format(config=config, table=table)}{number}.parquet")
+        shutil.rmtree(tmp_path / "made")
+
+    add("en", "In English?")
+    add(long, "The longer name?")
+    with pytest.raises(DataError, match=f"no tables of the config '{short}'; found en, {long}: benchmark.config=NAME"):
+        corpus(tmp_path, config=short).load()
+    assert set(corpus(tmp_path, config=long).load().queries.values()) == {"The longer name?"}
+    add(short, "The shorter name?")
+    for config, question in ((short, "The shorter name?"), (long, "The longer name?"), ("en", "In English?")):
+        task = corpus(tmp_path, config=config).load()
+        assert set(task.queries.values()) == {question} and task.relevant == RELEVANT
+    # A corpus of another config is not shared, be it the only one.
+    for config in (short, "en"):
+        (tmp_path / f"{name.format(config=config, table='corpus')}{number}.parquet").unlink()
+        with pytest.raises(DataError, match=f"has no table corpus of the config '{config}'"):
+            corpus(tmp_path, config=config).load()
+
+
+def test_files_of_a_config_may_have_the_split_that_was_asked_for(tmp_path):
+    beir(tmp_path)
+    (tmp_path / "qrels" / "test.tsv").rename(tmp_path / "qrels-en-test.tsv")
+    (tmp_path / "qrels").rmdir()
+    (tmp_path / "qrels-en-dev.tsv").write_text("query-id\tcorpus-id\tscore\n11\t1\t1\n12\t1\t1\n13\t1\t1\n")
+    for table in ("corpus", "queries"):
+        (tmp_path / f"{table}.jsonl").rename(tmp_path / f"{table}-en.jsonl")
+    assert_whole(corpus(tmp_path, config="en").load())
+    assert set(corpus(tmp_path, config="en", split="dev").load().relevant.values()) == {frozenset({"1"})}
+    with pytest.raises(DataError, match="has no table qrels of the config 'en'"):
+        corpus(tmp_path, config="en", split="train").load()
+
+
+def test_files_of_one_split_may_be_shared(tmp_path):
+    mteb(tmp_path)
+    (tmp_path / "corpus-00000-of-00001.parquet").rename(tmp_path / "corpus-validation.parquet")
+    for table in ("query", "qrels"):
+        (tmp_path / f"{table}-00000-of-00001.parquet").rename(tmp_path / f"{table}-en.parquet")
+    assert_whole(corpus(tmp_path, config="en").load())
+    # With queries of that split besides, which are not the config's.
+    (tmp_path / "corpus-validation.parquet").rename(tmp_path / "corpus-test.parquet")
+    write_table(tmp_path / "query-test.parquet", [{"id": "1", "text": "Other?"}], schema(id=TEXT, text=TEXT))
+    assert_whole(corpus(tmp_path, config="en").load())
 
 
 def test_a_table_without_a_configs_name_is_shared(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -86,6 +87,7 @@ def test_runs_are_found_at_any_depth_and_unfinished_ones_told(tmp_path):
         ("per_query.jsonl", "", "damaged or of another version"),
         ("per_query.jsonl", '{"query_id": "a"}\n', "damaged or of another version"),
         ("metrics.json", None, "cannot be read"),
+        ("identity.json", "[]", "identity.json is damaged or of another version"),
     ],
 )
 def test_damaged_runs_are_told_in_a_line(tmp_path, file, content, said):
@@ -109,6 +111,23 @@ def test_a_folder_without_runs_is_told(tmp_path, name, said):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=said):
         find_finished_runs(tmp_path / name)
+
+
+def test_runs_that_had_other_pages_behind_equal_ids_are_not_put_together(tmp_path):
+    folders = [written(tmp_path / name, retriever=name) for name in ("a", "b", "older")]
+    for folder, data in zip(folders, ("data 1", "data 1"), strict=False):
+        (folder / "identity.json").write_text(json.dumps({"data": data}))
+    # Of the oldest it is not known.
+    assert [run.data for run in find_finished_runs(tmp_path)[0]] == ["data 1", "data 1", None]
+    (folders[1] / "identity.json").write_text(json.dumps({"data": "data 2"}))
+    with pytest.raises(DataError, match="a and .*/b: both are of a benchmark called own, with different page images"):
+        find_finished_runs(tmp_path)
+    outcome = run(f"runs={tmp_path}", folder=tmp_path)
+    assert outcome.status == 2 and "compare runs of the same data: choose their folder, runs=FOLDER" in outcome.error
+    shutil.rmtree(folders[1])
+    written(folders[1], benchmark="another")
+    (folders[1] / "identity.json").write_text(json.dumps({"data": "data 2"}))
+    assert len(find_finished_runs(tmp_path)[0]) == 3
 
 
 # The command.
