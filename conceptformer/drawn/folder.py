@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from conceptformer.data.file_locks import lock_file
 from conceptformer.errors import DataError
 from visar.tensor_files import StoreError, remove, remove_leftovers, write_atomically
 
@@ -91,20 +92,7 @@ class DrawingFolder:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time write the folder: those that torchrun starts all come at once."""
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    lock = folder.with_name(f"{folder.name}.lock")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a")
-    except OSError as error:
-        raise StoreError(f"{lock}: cannot be written ({error.strerror}); choose another cache folder") from error
-    with file:
-        # Given back when the file is closed, by a kill too.
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with lock_file(folder.with_name(f"{folder.name}.lock"), wait=True):
         yield
 
 

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from conceptformer.data.file_locks import is_held, lock_file
 from conceptformer.data.page_files import corpus_stamp
 from conceptformer.data.parquet_pages import ParquetImage
 from conceptformer.errors import DataError
 from conceptformer.records import ImageSource, RetrievalTask
 from conceptformer.retrieval.finished_runs import IDENTITY_FILE, METRICS_FILE
-from visar.tensor_files import StoreError, warn, write_atomically
+from visar.tensor_files import write_atomically
 
 # Locked by a process that has its results to write: a kill leaves the file and no lock.
 _LOCK_FILE = "running.lock"
@@ -84,7 +84,7 @@ def claimed_below(root: Path, benchmark: str, retriever: str, identity: RunIdent
     """
     with contextlib.ExitStack() as held:
         # One process at a time chooses, so that no two choose the same.
-        with _locked(root / "choosing.lock", wait=True):
+        with lock_file(root / "choosing.lock", wait=True):
             folder = _own_folder_below(root, benchmark, retriever, identity)
             held.enter_context(claimed(folder, identity, setting="output"))
         yield folder
@@ -101,7 +101,7 @@ def claimed(folder: Path, identity: RunIdentity, *, setting: str) -> Iterator[Pa
         DataError: It holds those of another run, or another process is about to write its own there.
         StoreError: The folder cannot be written.
     """
-    with _locked(folder / _LOCK_FILE, wait=False) as ours:
+    with lock_file(folder / _LOCK_FILE, wait=False) as ours:
         if not ours:
             raise DataError(
                 f"{setting}: another process is at work on results for {folder}; wait for its end, or choose another "
@@ -144,7 +144,7 @@ def _described(found: RunIdentity, identity: RunIdentity) -> str:
 
 def _owner(folder: Path) -> RunIdentity | None:
     """The run whose results a folder holds, or one that is on its way to them; None where it is free."""
-    return _identity_in(folder) if _has_results(folder) or _is_locked(folder / _LOCK_FILE) else None
+    return _identity_in(folder) if _has_results(folder) or is_held(folder / _LOCK_FILE) else None
 
 
 def _has_results(folder: Path) -> bool:
@@ -184,75 +184,3 @@ def _size(image: ImageSource) -> int | None:
         return image.stat().st_size if isinstance(image, Path) else None
     except OSError:
         return None
-
-
-@contextmanager
-def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Make a lock file and lock it, and remove it in the end; False where another process has locked it."""
-    file = _opened(path, wait=wait)
-    if file is None:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        # While it is locked: whoever comes between makes a file of their own.
-        with contextlib.suppress(OSError):
-            path.unlink()
-        file.close()
-
-
-def _opened(path: Path, *, wait: bool) -> BinaryIO | None:
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # To be written, although it stays empty: network file systems lock no other files.
-            file = path.open("ab")
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be made ({error.strerror}); choose another output folder") from error
-        try:
-            if not _lock(file, path, wait=wait):
-                file.close()
-                return None
-            if _lies_at(path, file):
-                return file
-        except BaseException:
-            file.close()
-            raise
-        # Between opening and locking it, the process that had it removed it.
-        file.close()
-
-
-def _lock(file: BinaryIO, path: Path, *, wait: bool) -> bool:
-    """Whether nobody else has the file locked; where no lock is to be had, a warning says so."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except (ImportError, OSError) as error:
-        warn(f"{path}: cannot be locked ({error}); see to it that no other run writes results to this folder")
-    return True
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether another process has the file locked; one that cannot be looked at counts as locked."""
-    try:
-        with path.open("rb") as file:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return True
-    except (ImportError, OSError):
-        return False
-    return False
-
-
-def _lies_at(path: Path, file: BinaryIO) -> bool:
-    """Whether an open file is the one of that name, and not one that was removed since."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False

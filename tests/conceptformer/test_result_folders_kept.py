@@ -144,6 +144,6 @@ def test_where_no_lock_is_to_be_had_it_is_said(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.warns(StoreWarning, match="running.lock: cannot be locked .*see to it that no other run writes"):
+    with pytest.warns(StoreWarning, match="running.lock: cannot be locked .*see to it that no other process writes"):
         finished(tmp_path / "out", OURS)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["identity.json", "metrics.json"]
