@@ -15,10 +15,11 @@ from conceptformer.backbones.qwen2_5_vl_inputs import InputSettings, page_grid
 from conceptformer.box_files.conversion import convert_box_file, convert_released, is_released, write_conversion
 from conceptformer.box_files.page_sources import PageCorpus, PageFolder, PageSource
 from conceptformer.box_files.rows import Fault, read_box_file
-from conceptformer.box_files.sampling import EXTREMES, asked_rows, chosen_rows
+from conceptformer.box_files.sampling import EXTREMES, asked_rows, chosen_rows, named_queries
 from conceptformer.box_files.statistics import BoxStatistics, box_statistics
 from conceptformer.box_files.summary import PUBLISHED, facts, length_rows, told_lengths, write_summary
 from conceptformer.errors import ConceptFormerError
+from conceptformer.regions import frame_named
 from visar.command_line import run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 
@@ -62,15 +63,14 @@ def show(config: DictConfig) -> None:
         chosen = chosen_rows(file, count, seed)
         rule = (
             f"Rows are chosen by rule: up to {count} that are invalid and {count} with a box that cannot be used, "
-            f"{EXTREMES} each with a box beyond its page, with the largest and the smallest area, and with the most "
-            f"boxes, and {count} at random (seed {seed}). A row stands here once; above it are the rules that chose it."
+            f"{EXTREMES} each with a box beyond its page, with boxes that were lost when they were proposed, with the "
+            f"largest and the smallest area, and with the most boxes of several, and {count} at random (seed {seed}). "
+            "A row stands here once; above it are the rules that chose it."
         )
         if len(chosen) == len(file.rows) and not file.unreadable:
             rule = "All rows of the file, those that stand out first. Above each stands why it was chosen."
     else:
-        wanted = [name for name in str(config.query_ids).split(",") if name]
-        # An id may hold a comma itself.
-        wanted = [str(config.query_ids)] if any(row.query_id == str(config.query_ids) for row in file.rows) else wanted
+        wanted = named_queries(file, str(config.query_ids))
         chosen, rule = asked_rows(file, wanted), "The rows of the queries that were asked for."
     grid_of = _grid_of(config)
     with progress_bar(console, "drawing pages") as on_progress:
@@ -86,6 +86,8 @@ def convert(config: DictConfig) -> None:
     if config.out is None:
         raise ConceptFormerError("out: expected the file to write; write out=BOXES.jsonl")
     out = _out(config, path, ".jsonl")
+    for frame in (config.frame, config.from_frame):  # before images are opened, which may take long
+        frame_named(frame)
     source = _page_source(config, out)
     with progress_bar(console, "looking at images") as on_progress:
         if is_released(path):
@@ -172,7 +174,7 @@ def _print_statistics(statistics: BoxStatistics, console: Console) -> None:
         _say(console, f"{name}: {value}")
     if statistics.lengths is not None:
         _say(console, told_lengths(statistics.lengths))
-        table = Table("concept tokens", "pairs", "share")
+        table = Table("concept tokens", "pairs", "share")  # of the groups of Figure 3a, those that have pairs
         for row in length_rows(statistics.lengths):
             table.add_row(*row)
         console.print(table)

@@ -18,7 +18,7 @@ from conceptformer.data.page_files import CopiedPage, page_of_size
 from conceptformer.errors import DataError
 from conceptformer.opendocvqa.queries import TrainingQuery
 from conceptformer.opendocvqa.released import ReleasedTrainset
-from conceptformer.proposals.box_file import FORMAT, companion, remove_file
+from conceptformer.proposals.box_file import FORMAT, companion, lost_boxes, remove_file
 from conceptformer.records import EvidenceBox, OnProgress, Page
 from conceptformer.regions import frame_named, valid_boxes
 
@@ -82,7 +82,10 @@ def convert_box_file(file: BoxFile, out: Path, frame: str) -> Conversion:
         maker = (values.get("model") or file.path.name, values.get("prompt_version") or _CONVERTED)
         page = CopiedPage(Page(pair.page_id, pair.image), pair.image_size)
         query = TrainingQuery(pair.place, pair.query_id, pair.query, (pair.page_id, *pair.other_positives), "")
-        rows.append(_row(query, page, pair.boxes, out, frame, values.get("input_size"), maker))
+        lost = tuple(
+            before + len(now) for before, now in zip(pair.lost_before, (pair.clipped, pair.dropped), strict=True)
+        )
+        rows.append(_row(query, page, pair.boxes, out, frame, values.get("input_size"), maker, lost))
     return _complete(file.path, rows, skipped, file.clipped)
 
 
@@ -119,6 +122,7 @@ def convert_released(
             seen[query.query_id] = query.place
             page = _page_of(query, found)
             boxes: tuple[EvidenceBox, ...] = ()
+            lost = (0, 0)
             if query.evidence is not None:
                 stated = query.evidence
                 named = frame_named(stated.row.values["frame"], stated.row.values["input_size"])
@@ -128,12 +132,13 @@ def convert_released(
                     raise DataError(f"none of its boxes can be used, the first: {checked.dropped[0]}")
                 for line in checked.dropped:
                     refusals.refuse(query.place, line)
+                lost = (len(checked.clipped), len(checked.dropped))
                 clipped += [Fault(query.place, line) for line in checked.clipped]
         except DataError as error:
             refusals.refuse(f"{query.place} (query {shown(query.query_id)})", error)
             continue
         input_size = None if query.evidence is None else query.evidence.row.values["input_size"]
-        rows.append(_row(query, page, boxes, out, frame, input_size, (RELEASE, _CONVERTED)))
+        rows.append(_row(query, page, boxes, out, frame, input_size, (RELEASE, _CONVERTED), lost))
     return _complete(path, rows, refusals.faults, clipped)
 
 
@@ -182,6 +187,7 @@ def _row(
     frame: str,
     input_size: object,
     maker: tuple[str, str],
+    lost: tuple[int, int],
 ) -> dict[str, object]:
     # Sizes of training files and of the release may be fractions; those of a box file are pixels.
     size = page.size if input_size is None else tuple(max(1, round(side)) for side in input_size)
@@ -201,7 +207,7 @@ def _row(
         "prompt_version": maker[1],
     }
     others = [other for other in query.page_ids if other != page_id]
-    return row | {"other_positives": others} if others else row
+    return row | ({"other_positives": others} if others else {}) | lost_boxes(clipped=lost[0], dropped=lost[1])
 
 
 def _numbers(box: EvidenceBox, frame: str, size: tuple[int, int]) -> list[float]:

@@ -15,6 +15,8 @@ from conceptformer.errors import BoxError
 from conceptformer.proposals.frame_watch import FrameWatch
 from conceptformer.regions import frame_named
 
+# So many rows will do where most of them had boxes cut off, see :mod:`conceptformer.proposals.frame_watch`.
+_A_HANDFUL, _MOST = 4, 0.5
 # Evidence at the right or lower edge is common: among so many pages some box reaches nearly to the end.
 _ENOUGH, _NEVER_BEYOND = 30, 0.85
 _OTHER_SHAPE = math.log(1.2)
@@ -25,11 +27,14 @@ def frame_hints(rows: Iterable[BoxRow]) -> tuple[str, ...]:
     watches: dict[str, FrameWatch] = {}
     reaches: dict[str, list[float]] = defaultdict(list)
     misshapen: list[str] = []
+    with_boxes = cut_off = 0
     frames_of: dict[tuple[str, object], set[str]] = defaultdict(set)
     for row in rows:
         name, input_size, boxes = (row.row.values.get(key) for key in ("frame", "input_size", "boxes"))
         if row.image_size is None or not isinstance(boxes, list) or not boxes or not _is_frame(name, input_size):
             continue
+        with_boxes += row.fault is None
+        cut_off += row.fault is None and row.lost_before[0] > 0
         if row.fault is None and "model" in row.row.values:
             frames_of[str(row.row.values["model"]), row.row.values.get("prompt_version")].add(name)
         size = row.image_size if input_size is None else input_size
@@ -51,6 +56,11 @@ def frame_hints(rows: Iterable[BoxRow]) -> tuple[str, ...]:
                 f"no box of {len(found):,} rows in the frame {name} ends beyond {max(found):.0%} of its page: the "
                 "numbers may be those of a smaller image or of another frame; look at some of them"
             )
+    if with_boxes >= _A_HANDFUL and cut_off >= _MOST * with_boxes:
+        hints.append(
+            f"boxes of {cut_off:,} of {with_boxes:,} rows reached beyond their pages when they were proposed, and were "
+            "cut off there: the proposer may have answered in another frame than it was read in; look at some of them"
+        )
     for (model, _), names in frames_of.items():
         if len(names) > 1:
             hints.append(

@@ -15,7 +15,7 @@ from conceptformer.data.json_rows import Refusals, read_json_rows, shown
 from conceptformer.data.one_line import one_line
 from conceptformer.data.training_files import PairRow, pair_rows
 from conceptformer.errors import DataError
-from conceptformer.proposals.box_file import NEEDED_KEYS, POSSIBLE_KEYS
+from conceptformer.proposals.box_file import LOST_KEYS, NEEDED_KEYS, POSSIBLE_KEYS
 from conceptformer.records import EvidenceBox, OnProgress
 from conceptformer.regions import RelativeFrame, frame_named, valid_boxes
 
@@ -71,6 +71,12 @@ class BoxRow(PairRow):
     dropped: tuple[str, ...] = ()
     clipped: tuple[str, ...] = ()
     fault: str | None = None
+
+    @property
+    def lost_before(self) -> tuple[int, int]:
+        """How many boxes were cut off, and how many dropped, before the row was written, as it says itself."""
+        clipped, dropped = (count if type(count := self.row.values.get(key)) is int else 0 for key in LOST_KEYS)
+        return clipped, dropped
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from conceptformer.data.json_rows import shown
 from conceptformer.errors import ConceptFormerError
 
 EXTREMES = 3
-"""So many rows are taken for each of the largest, the smallest, and the most boxes."""
+"""So many rows are taken for each of the rules that look for what stands out."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,22 @@ class ChosenRow:
 
     row: BoxRow
     reasons: tuple[str, ...]
+
+
+def named_queries(file: BoxFile, text: str) -> list[str]:
+    """The ids in a list such as ``a,b`` or ``[a, b]``. An id may hold commas and brackets itself, if it stands alone.
+
+    Raises:
+        ConceptFormerError: There is none.
+    """
+    if any(row.query_id == text for row in file.rows):
+        return [text]
+    text = text.strip()
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    names = [name.strip() for name in inner.split(",") if name.strip()]
+    if not names:
+        raise ConceptFormerError("query_ids: expected ids of queries; write query_ids=ID,ID")
+    return names
 
 
 def asked_rows(file: BoxFile, query_ids: Sequence[str]) -> list[ChosenRow]:
@@ -33,7 +49,10 @@ def asked_rows(file: BoxFile, query_ids: Sequence[str]) -> list[ChosenRow]:
     for query_id in query_ids:
         found = [row for row in file.rows if row.query_id == query_id]
         if not found:
-            raise ConceptFormerError(f"query_ids: {file.path.name} has no row of the query {shown(query_id)}")
+            raise ConceptFormerError(
+                f"query_ids: {file.path.name} has no row of the query {shown(query_id)}; expected ids of its rows, as "
+                "query_ids=ID,ID"
+            )
         chosen += [ChosenRow(row, ("asked for",)) for row in found]
     return chosen
 
@@ -56,9 +75,10 @@ def chosen_rows(file: BoxFile, count: int, seed: int) -> list[ChosenRow]:
         "invalid": [row for row in file.rows if row.fault is not None][:count],
         "with a box that cannot be used": [row for row in pairs if row.dropped][:count],
         "with a box beyond its page": [row for row in pairs if row.clipped][:EXTREMES],
+        "with boxes lost when they were proposed": [row for row in pairs if any(row.lost_before)][:EXTREMES],
         "largest area": first(lambda row: -covered[id(row)]),
         "smallest area": first(lambda row: covered[id(row)]),
-        "most boxes": first(lambda row: -len(row.boxes)),
+        "most boxes": [row for row in first(lambda row: -len(row.boxes)) if len(row.boxes) > 1],
         "at random": [pairs[number] for number in sorted(drawn)],
     }
     reasons: dict[int, list[str]] = {}

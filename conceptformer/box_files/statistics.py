@@ -42,6 +42,7 @@ class BoxStatistics:
         none_usable: Pairs for which boxes are stated and none can be used.
         boxes: That can be used.
         dropped, clipped: Boxes that cannot, and those that reach beyond their page and are cut off there.
+        clipped_before, dropped_before: Boxes that were cut off or dropped before, as the rows say themselves.
         pairs_by_boxes: Number of pairs with 0, 1, ... and with :data:`MANY` or more usable boxes.
         boxes_per_pair: Over pairs that have some, as the following.
         box_area: Of single boxes, in shares of the page.
@@ -63,6 +64,8 @@ class BoxStatistics:
     boxes: int
     dropped: int
     clipped: int
+    clipped_before: int
+    dropped_before: int
     pairs_by_boxes: Mapping[str, int]
     boxes_per_pair: Spread | None
     box_area: Spread | None
@@ -100,6 +103,8 @@ def box_statistics(file: BoxFile, grid_of: Callable[[tuple[int, int]], TokenGrid
         boxes=sum(counts),
         dropped=len(file.dropped),
         clipped=len(file.clipped),
+        clipped_before=sum(row.lost_before[0] for row in pairs),
+        dropped_before=sum(row.lost_before[1] for row in pairs),
         pairs_by_boxes=_by_boxes(pairs),
         boxes_per_pair=_spread(counts),
         box_area=_spread([area(box) for row in marked for box in row.boxes]),

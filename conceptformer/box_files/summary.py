@@ -39,6 +39,11 @@ def facts(statistics: BoxStatistics) -> list[tuple[str, str]]:
         ("area covered twice, pairs of several boxes", _told(s.overlap, _percent)),
         ("boxes repeated within a pair", f"{s.repeated_boxes:,}"),
     ]
+    if s.clipped_before or s.dropped_before:
+        lines[6:6] = [
+            ("boxes cut off at the edge when they were proposed", f"{s.clipped_before:,}"),
+            ("boxes dropped when they were proposed", f"{s.dropped_before:,}"),
+        ]
     if s.none_usable:
         lines.insert(3, ("pairs none of whose boxes can be used", f"{s.none_usable:,}"))
     if s.makers:
@@ -57,8 +62,8 @@ def told_lengths(lengths: LengthSummary) -> str:
 
 
 def length_rows(lengths: LengthSummary) -> list[tuple[str, str, str]]:
-    """Group, pairs and share for a table."""
-    return [(group.name, f"{group.count:,}", f"{group.share:.1%}") for group in lengths.groups]
+    """Group, pairs and share for a table, of the groups that have pairs."""
+    return [(group.name, f"{group.count:,}", f"{group.share:.1%}") for group in lengths.groups if group.count]
 
 
 def write_summary(path: Path, file: BoxFile, statistics: BoxStatistics) -> Path:

@@ -36,7 +36,7 @@ from visar.tensor_files import canonical_json
 _NEEDED = ("query_id", "query", "page_id", "image", "boxes")
 _POSSIBLE = ("labels", "frame", "input_size", "other_positives")
 # What a file of proposed boxes says besides, so that it can be trained on as it is.
-_OF_PROPOSALS = ("format", "image_size", "model", "prompt_version")
+_OF_PROPOSALS = ("format", "image_size", "model", "prompt_version", "clipped", "dropped")
 
 
 def read_training_rows(path: Path, *, skip_bad_rows: bool, on_progress: OnProgress | None = None) -> TrainingSet:

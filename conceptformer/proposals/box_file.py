@@ -20,7 +20,8 @@ NEEDED_KEYS = (
     "format", "query_id", "query", "page_id", "image", "boxes", "labels", "frame", "image_size", "input_size", "model",
     "prompt_version",
 )  # fmt: skip
-POSSIBLE_KEYS = ("other_positives",)
+LOST_KEYS = ("clipped", "dropped")
+POSSIBLE_KEYS = ("other_positives", *LOST_KEYS)
 
 COMPANIONS = ("failed", "raw")
 """Names of the files beside a box file, see :func:`companion`."""
@@ -47,6 +48,16 @@ class NothingRefused(Refusals):
 def companion(path: Path, name: str) -> Path:
     """``BOXES.NAME.jsonl`` beside ``BOXES.jsonl``."""
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.{name}.jsonl")
+
+
+def lost_boxes(*, clipped: int, dropped: int) -> dict[str, int]:
+    """What a row says of boxes that are not in it as they were stated; nothing where all are.
+
+    Args:
+        clipped: Boxes that were cut off at the edge of their page.
+        dropped: Boxes that could not be used.
+    """
+    return {name: count for name, count in zip(LOST_KEYS, (clipped, dropped), strict=True) if count}
 
 
 def remove_file(path: Path, reason: str) -> None:

@@ -16,9 +16,11 @@ from conceptformer.proposals.endpoint import Endpoint
 from conceptformer.proposals.failed_requests import (
     NOT_IMPLEMENTED,
     FailedRequestError,
+    names_model,
     no_connection,
     of_transport,
 )
+from conceptformer.proposals.first_call import FirstCall
 from conceptformer.proposals.prompt import REPLY_SCHEMA
 from conceptformer.proposals.retries import RetryPolicy, retry_after_seconds
 
@@ -69,7 +71,7 @@ class Client:
         self._key = endpoint.key()
         self._structured = endpoint.structured
         self._structure_was_taken = False
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots, self._first = asyncio.Semaphore(concurrency), FirstCall()
         self._reached = False
         self._hopeless: ConceptFormerError | None = None
         self._resume_at = 0.0
@@ -118,13 +120,14 @@ class Client:
             attempt += 1
             await self._end_of_pause()
             try:
-                return await self._one_answer(messages)
+                async with self._first.passed():
+                    return await self._one_answer(messages)
             except FailedRequestError as failure:
                 self._hopeless = self._hopeless or self._reason_to_stop(failure, last=attempt == attempts)
                 if self._hopeless is not None:
                     raise self._hopeless from failure
                 if not failure.passing or attempt == attempts:
-                    times = f" ({attempts} tries)" if failure.passing else ""
+                    times = f" ({attempts} {'try' if attempts == 1 else 'tries'})" if failure.passing else ""
                     raise CallError(f"{failure}{times}") from failure
                 seconds = self._retries.wait_seconds(attempt, failure.retry_after)
                 if failure.retry_after is not None:
@@ -143,7 +146,8 @@ class Client:
         try:
             answer = await self._request(messages, structured)
         except FailedRequestError as failure:
-            if not structured or self._structure_was_taken or failure.status not in _MAY_MEAN_STRUCTURE:
+            about_structure = failure.status in _MAY_MEAN_STRUCTURE and not names_model(failure, self._endpoint.model)
+            if not structured or self._structure_was_taken or not about_structure:
                 raise
             try:
                 answer = await self._request(messages, False)

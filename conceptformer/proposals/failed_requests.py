@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 NOT_IMPLEMENTED = 501
 _TRY_AGAIN = {408, 409, 425, 429}  # and the server's own errors
+_NO_MODEL = "model_not_found"
+_NOT_THERE = re.compile(r"does ?n[o']t exist|not found|no such model|unknown model", re.IGNORECASE)
 
 
 class FailedRequestError(Exception):
@@ -36,6 +39,11 @@ class FailedRequestError(Exception):
         if self.status is None:
             return True
         return (self.status >= 500 and self.status != NOT_IMPLEMENTED) or self.status in _TRY_AGAIN
+
+
+def names_model(failure: FailedRequestError, model: str) -> bool:
+    """Whether a server says that it has no such model, and not that it cannot do something."""
+    return failure.code == _NO_MODEL or (model in str(failure) and _NOT_THERE.search(str(failure)) is not None)
 
 
 def of_transport(error: str) -> tuple[type[Exception], ...]:

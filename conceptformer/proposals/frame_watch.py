@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 _ENOUGH = 30
 _OVER, _MANY, _FEW = 1.05, 0.1, 0.01
+# Where most replies name places beyond the page, a handful of them will do.
+_A_HANDFUL, _MOST = 4, 0.5
 # Evidence at the right or lower edge is common: among many pages, some box reaches nearly to the end of its frame.
 _NEVER_BEYOND, _NEARLY, _HARDLY_OVER = 0.85, 0.9, 1.02
 _ABSURD = 1e9  # and numbers that are none or not finite
@@ -46,13 +48,14 @@ class FrameWatch:
     def doubt(self) -> str | None:
         """Why another frame is likelier, in one line; None where it is not, or as long as little was seen."""
         stated = self._reach[self._stated]
-        if len(stated) < _ENOUGH:
+        if len(stated) < _A_HANDFUL:
             return None
+        enough = len(stated) >= _ENOUGH
         for name in self._others:
             other = self._reach[name]
-            if _share_over(stated) >= _MANY and _share_over(other) <= _FEW:
+            if _share_over(stated) >= (_MANY if enough else _MOST) and _share_over(other) <= _FEW:
                 found = f"{_share_over(stated):.0%} of the replies name places beyond the page in that frame"
-            elif max(stated) < _NEVER_BEYOND and _NEARLY <= max(other) <= _HARDLY_OVER:
+            elif enough and max(stated) < _NEVER_BEYOND and _NEARLY <= max(other) <= _HARDLY_OVER:
                 found = f"no box of {len(stated):,} replies ends beyond {max(stated):.0%} of the page in that frame"
             else:
                 continue

@@ -10,13 +10,13 @@ from typing import Any
 
 from conceptformer.errors import BoxError
 from conceptformer.proposals.answers import Answer
-from conceptformer.proposals.box_file import FORMAT
+from conceptformer.proposals.box_file import FORMAT, lost_boxes
 from conceptformer.proposals.client import CallError, Client
 from conceptformer.proposals.frame_watch import FrameWatch
 from conceptformer.proposals.page_images import SentImage, SentImages
 from conceptformer.proposals.pairs import Pair
 from conceptformer.proposals.prompt import PROMPT_VERSION, make_messages
-from conceptformer.proposals.reply import UnreadableReplyError, parse_reply
+from conceptformer.proposals.reply import UnreadableReplyError, WrongFrameError, parse_reply
 from conceptformer.proposals.row_file import RowFile
 from conceptformer.regions import frame_named, valid_boxes
 
@@ -26,9 +26,14 @@ RAW_FORMAT = "evidence-boxes-raw/1"
 class NoProposalError(Exception):
     """A pair has no proposal; the message says why, in one line."""
 
-    def __init__(self, reason: str, tries: int) -> None:
+    def __init__(self, reason: str, tries: int, *, wrong_frame: bool = False) -> None:
+        """
+        Args:
+            tries: How often a reply was asked for.
+            wrong_frame: Whether the boxes of the reply cannot stand in the stated frame.
+        """
         super().__init__(reason)
-        self.tries = tries
+        self.tries, self.wrong_frame = tries, wrong_frame
 
 
 @dataclass
@@ -105,17 +110,21 @@ class Proposer:
             except CallError as error:
                 raise NoProposalError(str(error), number) from error
             usable: _Usable | None = None
+            fault: UnreadableReplyError | None = None
             try:
                 usable = self._usable(answer, image)
             except UnreadableReplyError as error:
-                reason = str(error)
+                fault, reason = error, str(error)
                 self.counts.unreadable += 1
                 self.counts.first_unreadable = self.counts.first_unreadable or f"{pair.place}: {reason}"
             self._keep_raw(pair, image, number, answer, usable, reason)
             if usable is not None:
                 self._count(pair, usable)
                 return self._row(pair, image, usable)
-        raise NoProposalError(f"{reason} (the last of {self._asks} replies)", self._asks)
+            if isinstance(fault, WrongFrameError):
+                raise NoProposalError(reason, number, wrong_frame=True) from fault
+        last_of = f" (the last of {self._asks} replies)" if self._asks > 1 else ""
+        raise NoProposalError(f"{reason}{last_of}", self._asks)
 
     def _usable(self, answer: Answer, image: SentImage) -> _Usable:
         if answer.fault is not None or answer.content is None:
@@ -128,7 +137,7 @@ class Proposer:
             frame = frame_named(self._frame, image.input_size)
             checked = valid_boxes(proposal.areas, numbers, frame, image.image_size)
         except BoxError as error:
-            raise UnreadableReplyError(str(error)) from error
+            raise WrongFrameError(str(error)) from error
         if proposal.areas and not checked.boxes:
             raise UnreadableReplyError(f"no box can be used: {checked.dropped[0]}")
         kept = [int(box.label) for box in checked.boxes]
@@ -153,7 +162,7 @@ class Proposer:
         }
         if pair.other_positives:
             row["other_positives"] = list(pair.other_positives)
-        return row
+        return row | lost_boxes(clipped=len(usable.clipped), dropped=len(usable.dropped))
 
     def _keep_raw(
         self, pair: Pair, image: SentImage, number: int, answer: Answer, usable: _Usable | None, reason: str

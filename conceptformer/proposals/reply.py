@@ -20,6 +20,10 @@ class UnreadableReplyError(Exception):
     """The reply holds no usable boxes; the message says why, in one line."""
 
 
+class WrongFrameError(UnreadableReplyError):
+    """The boxes of the reply cannot stand in the frame that was asked for: another reply will hardly do so either."""
+
+
 @dataclass(frozen=True)
 class Proposal:
     """What a reply says.

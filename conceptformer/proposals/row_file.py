@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import time
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from conceptformer.data.file_locks import lies_at, lock
 from visar.tensor_files import StoreError, warn
 
 _CHUNK = 1 << 16
@@ -87,7 +87,7 @@ class RowFile:
         """
         try:
             self.sync()
-            if self._own and os.fstat(self._file).st_size == 0 and _lies_at(self.path, self._file):
+            if self._own and os.fstat(self._file).st_size == 0 and lies_at(self.path, self._file):
                 # As long as it is locked, nobody else has a row in it. It is a file without a use and no fault of the
                 # run if it stays.
                 with contextlib.suppress(OSError):
@@ -153,42 +153,15 @@ def _opened(path: Path) -> tuple[int, bool]:
         except OSError as error:
             raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another file") from error
         try:
-            locked = _lock(file, path)
-            if not locked or _lies_at(path, file):
-                return file, made and locked
+            locked = lock(file, path, wait=False)
+            if locked is False:
+                raise StoreError(
+                    f"{path}: another process is writing this file; wait for its end, or choose another file"
+                )
+            if locked is None or lies_at(path, file):
+                return file, made and locked is not None
         except BaseException:
             os.close(file)
             raise
         # Between opening and locking it, the process that had it removed it as empty: rows in it would be lost.
         os.close(file)
-
-
-def _lies_at(path: Path, file: int) -> bool:
-    """Whether an open file is the one of that name, and not one that was removed or replaced since."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file))
-    except FileNotFoundError:
-        return False
-
-
-def _lock(file: int, path: Path) -> bool:
-    """Whether the file is locked now; where no lock is to be had, a warning says so.
-
-    Raises:
-        StoreError: Another process has locked it.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        warn(f"{path}: this system has no file locks; see to it that no other process writes the file")
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise StoreError(
-                f"{path}: another process is writing this file; wait for its end, or choose another file"
-            ) from error
-        warn(f"{path}: cannot be locked ({error.strerror}); see to it that no other process writes the file")
-        return False
-    return True

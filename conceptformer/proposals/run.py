@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conceptformer.data.json_rows import JsonRow
+from conceptformer.data.json_rows import JsonRow, shown
 from conceptformer.errors import ConceptFormerError, DataError
 from conceptformer.proposals.box_file import PairKey, companion, read_done
 from conceptformer.proposals.budget import Budget, BudgetSpentError, Usage
@@ -30,8 +30,10 @@ from visar.tensor_files import StoreError, remove_leftovers
 
 # So many more pages than calls are under way are decoded ahead, so that no call waits for one.
 _AHEAD = 8
-# Whether the frame is in doubt is asked after so many rows, and then each time their number has doubled.
-_FIRST_LOOK = 30
+# Whether the frame is in doubt is asked after so many rows, each time their number has doubled, and in the end.
+_FIRST_LOOK = 15
+# So many pairs whose boxes cannot stand in the stated frame, and none whose boxes can, end the run.
+_WRONG_FRAMES = 3
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class ProposalRun:
         self.kept = self.made = self.left = 0
         self.stopped: str | None = None
         self.failures: Sequence[Failure] = ()
-        self._in_a_row = 0
+        self._in_a_row = self._wrong_frames = 0
+        self._frame_fits = False
         self._next_look: float = _FIRST_LOOK
 
     def run(self, on_images: OnProgress | None = None, on_pairs: OnProgress | None = None) -> None:
@@ -98,7 +101,8 @@ class ProposalRun:
         Raises:
             DataError: The box file belongs to other pairs, or is none.
             StoreError: A file cannot be written, or another process is writing it.
-            ConceptFormerError: No further call can succeed, e.g. because the key is wrong; or too many pairs failed.
+            ConceptFormerError: No further call can succeed, e.g. because the key is wrong; or too many pairs failed, or
+                a few because the model does not answer in the stated frame.
             MissingExtraError: The package openai is not installed.
         """
         with RowFile(self._out) as boxes:
@@ -136,6 +140,7 @@ class ProposalRun:
                     f"{row.place}: asked with another text of query {pair.query_id!r} than in {pair.place}; choose "
                     "another out=, or correct the pairs"
                 )
+        self._warn_of_strangers(done)
         settings = self._settings
         wanted = {"model": settings.endpoint.model, "prompt_version": PROMPT_VERSION, "frame": settings.frame}
         others = [
@@ -146,11 +151,29 @@ class ProposalRun:
                 row.values[key] != value and (key != "frame" or row.values["boxes"]) for key, value in wanted.items()
             )
         ]
+        self._frame_fits = any(
+            row.values["boxes"] and all(row.values[key] == value for key, value in wanted.items())
+            for row in done.values()
+        )
         if others:
             found = ", ".join(f"{key} {others[0].values[key]!r}" for key in wanted)
             message = (
                 f"{self._out}: rows that were made otherwise ({found}) are kept: {len(others):,}; remove them from the "
                 "file to have them made anew"
+            )
+            warnings.warn(message, ProposalWarning, stacklevel=2)
+
+    def _warn_of_strangers(self, done: Mapping[PairKey, JsonRow]) -> None:
+        known = {pair.key for pair in self._pair_list.pairs}
+        # Their rows need not have been right when they were written.
+        known |= {(failure.query_id, failure.page_id) for failure in self._pair_list.refused}
+        strangers = [key for key in done if key not in known]
+        if strangers:
+            first = strangers[0]
+            message = (
+                f"{self._out}: rows that belong to none of the pairs are kept: {len(strangers):,}, the first "
+                f"{done[first].place} (query {shown(first[0])}, page {shown(first[1])}); training takes them too: "
+                "remove them from the file if they are of pairs that were changed"
             )
             warnings.warn(message, ProposalWarning, stacklevel=2)
 
@@ -194,9 +217,11 @@ class ProposalRun:
                     if file.sync_is_due:
                         await asyncio.to_thread(file.sync)
 
-        async with client:
-            await _together(work() for _ in range(min(len(todo), settings.concurrency + _AHEAD)))
-        self._warn_of_frame(proposer)
+        try:
+            async with client:
+                await _together(work() for _ in range(min(len(todo), settings.concurrency + _AHEAD)))
+        finally:
+            self._warn_of_frame(proposer)
 
     async def _ask_for(self, pair: Pair, proposer: Proposer, boxes: RowFile, failures: FailureFile) -> bool:
         """Make the row of a pair, or its failure; False where the budget allows neither."""
@@ -211,20 +236,30 @@ class ProposalRun:
         except NoProposalError as error:
             failures.add(pair.key, pair.failure(error, error.tries))
             self._in_a_row += 1
-            if self._in_a_row >= self._settings.stop_after_failures:
-                raise ConceptFormerError(
-                    f"{self._in_a_row} pairs in a row have failed, the last: {error}; correct that, then run the same "
-                    "command again"
-                ) from error
+            self._wrong_frames += error.wrong_frame
+            self._end_if_all_fail(error)
             return True
         boxes.append(row)
         failures.remove(pair.key)
         self.made += 1
         self._in_a_row = 0
+        self._frame_fits = self._frame_fits or bool(row["boxes"])  # an empty list stands in any frame
         if self.made >= self._next_look:
             self._next_look *= 2
             self._warn_of_frame(proposer)
         return True
+
+    def _end_if_all_fail(self, last: NoProposalError) -> None:
+        if self._wrong_frames >= _WRONG_FRAMES and not self._frame_fits:
+            raise ConceptFormerError(
+                f"frame={self._settings.frame} fits none of the first {self._wrong_frames} pairs with boxes, the last: "
+                f"{last}, then run the same command again"
+            ) from last
+        if self._in_a_row >= self._settings.stop_after_failures:
+            raise ConceptFormerError(
+                f"{self._in_a_row} pairs in a row have failed, the last: {last}; correct that, then run the same "
+                "command again"
+            ) from last
 
     def _warn_of_frame(self, proposer: Proposer) -> None:
         doubt = proposer.watch.doubt()

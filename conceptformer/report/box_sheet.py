@@ -153,6 +153,9 @@ def _facts(row: BoxRow, grid_of: Callable[[tuple[int, int]], TokenGrid]) -> dict
             value = values[key]
             sides = isinstance(value, list) and len(value) == 2
             told[name] = "{} × {}".format(*value) if sides else value if isinstance(value, str) else shown(value)
+    for name, count in zip(("cut off when proposed", "dropped when proposed"), row.lost_before, strict=True):
+        if count:
+            told[name] = f"{count:,} {'box' if count == 1 else 'boxes'}"
     if row.boxes and row.image_size is not None:
         told["area covered"] = f"{coverage(row.boxes)[0]:.2%}"
         try:

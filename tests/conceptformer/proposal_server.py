@@ -11,8 +11,8 @@ n-th request meets the n-th step, those after the last step the last one. A step
 - ``{"hang": seconds}``: no answer for so long, then a cut connection
 - ``{"cut": "early" | "late"}``: the connection is closed before the answer, or within it
 
-Every step may have "seconds", to wait before. "format_refused" in a plan answers structured requests with 400, "key"
-and "model" answer others with 401 and 404.
+Every step may have "seconds", to wait before. "format_refused" in a plan answers structured requests with 400, or
+with the status it states; "key" and "model" answer others with 401 and 404.
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ class Handler(BaseHTTPRequestHandler):
         if plan.get("key", key) != key:
             return {"status": 401, "body": json.dumps({"error": {"message": f"Incorrect API key provided: {key}"}})}
         if plan.get("model", body["model"]) != body["model"] or not self.path.endswith("/v1/chat/completions"):
-            return {"status": 404, "body": json.dumps({"error": {"message": "The model does not exist"}})}
+            message = f"The model '{body['model']}' does not exist"
+            return {"status": 404, "body": json.dumps({"error": {"message": message}})}
         if plan.get("format_refused") and "response_format" in body:
-            return {"status": 400, "body": json.dumps({"error": {"message": "response_format is not supported"}})}
+            status = 400 if plan["format_refused"] is True else plan["format_refused"]
+            return {"status": status, "body": json.dumps({"error": {"message": "response_format is not supported"}})}
         steps = plan.get("by_query", {}).get(marker, plan.get("default", [{"content": BOX}]))
         step = steps[min(self.state.seen[marker], len(steps) - 1)]
         self.state.seen[marker] += 1

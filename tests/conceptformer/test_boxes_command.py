@@ -156,8 +156,50 @@ def test_the_rows_of_queries_can_be_asked_for(tmp_path):
     ]  # fmt: skip
     assert run("show", "boxes.jsonl", "out=p.html", "query_ids=c,d", folder=tmp_path).status == 0
     assert read((tmp_path / "p.html").read_text()).text("blockquote") == ["Which ferry is number 2?"]
-    done = run("show", "boxes.jsonl", "out=p.html", "query_ids=x", folder=tmp_path)
-    assert done.error == "query_ids: boxes.jsonl has no row of the query 'x'"
+    for listed in ("query_ids=[b,e]", "query_ids=[b, e]", "query_ids=b, e,"):
+        assert run("show", "boxes.jsonl", "out=p.html", listed, folder=tmp_path).status == 0
+        assert len(read((tmp_path / "p.html").read_text()).all("blockquote")) == 2
+    told = "query_ids: boxes.jsonl has no row of the query 'x'; expected ids of its rows, as query_ids=ID,ID"
+    assert run("show", "boxes.jsonl", "out=p.html", "query_ids=x", folder=tmp_path).error == told
+    assert run("show", "boxes.jsonl", "out=p.html", "query_ids=[]", folder=tmp_path).error.startswith("query_ids: expe")
+
+
+def test_boxes_lost_when_they_were_proposed_are_said_by_check_and_show(tmp_path):
+    write_boxes(tmp_path, *(box_row(n, [[0, 0, 140, 280]], clipped=1, dropped=2) for n in range(5)))
+    done = run("check", "boxes.jsonl", folder=tmp_path)
+    assert done.status == 0
+    assert "of their page: 0\nboxes cut off at the edge when they were proposed: 5\n" in done.out
+    assert "sign of a wrong frame: boxes of 5 of 5 rows reached beyond their pages when they were proposed" in done.out
+    assert "boxes of 5 of 5 rows reached beyond" in (tmp_path / "boxes.check.md").read_text()
+    assert run("show", "boxes.jsonl", "out=page.html", "query_ids=q3", folder=tmp_path).status == 0
+    page = read((tmp_path / "page.html").read_text())
+    facts = dict(zip(page.text("dt"), page.text("dd"), strict=True))
+    assert (facts["cut off when proposed"], facts["dropped when proposed"]) == ("1 box", "2 boxes")
+    assert facts["boxes dropped when they were proposed"] == "10"
+    assert "boxes of 5 of 5 rows reached beyond" in page.text("div", class_="notes")[0]
+
+
+def test_a_wrong_frame_is_said_before_images_are_opened(tmp_path):
+    write_lines(tmp_path / "boxes.jsonl", box_row(1, [[0, 0, 140, 140]]))
+    done = run("convert", "boxes.jsonl", "out=b.jsonl", "frame=relativ", folder=tmp_path)
+    assert done.status == 2 and done.error.startswith("the frame is stated as 'relativ'; expected 'absolute'")
+    assert "looking at images" not in done.out
+    # The images are not there.
+    done = run("convert", "boxes.jsonl", "out=b.jsonl", "frame=relative", folder=tmp_path)
+    assert "looking at images" in done.out and "no such file" in done.error
+
+
+@pytest.mark.parametrize(
+    ("action", "explained"),
+    [
+        ("check", ["images=false", "max_pixels=1003520", "min_pixels"]),
+        ("show", ["count=12 up to 12 rows of each group", "query_ids=a,b"]),
+        ("convert", ["corpus=FOLDER the release, with pages out of", "pages=FOLDER the release, with pages that are"]),
+    ],
+)
+def test_help_explains_the_settings(tmp_path, action, explained):
+    told = " ".join(run(action, "--help", folder=tmp_path).out.split())
+    assert [part for part in explained if part not in told.partition("Settings,")[0]] == []
 
 
 def test_a_training_file_is_converted(tmp_path):

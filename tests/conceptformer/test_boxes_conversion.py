@@ -90,6 +90,18 @@ def test_absolute_boxes_keep_the_size_that_they_refer_to(tmp_path):
     assert (row["model"], row["prompt_version"]) == ("a-model", "1")
 
 
+def test_the_boxes_that_were_lost_on_the_way_are_counted_through(tmp_path):
+    path = write_boxes(
+        tmp_path,
+        box_row(1, [[0, 0, 9, 900], [9, 9, 9, 9], [9, 9, 20, 20]], clipped=1, dropped=2),
+        box_row(2, [[0, 0, 9, 9]], clipped=4),
+        box_row(3, [[0, 0, 9, 9]]),
+    )
+    rows = convert(path, tmp_path / "other.jsonl", "relative").rows
+    assert [(row.get("clipped"), row.get("dropped")) for row in rows] == [(2, 3), (4, None), (None, None)]
+    assert all(schema_faults(row) == () for row in rows)
+
+
 def test_whole_numbers_stay_whole(tmp_path):
     path = write_boxes(tmp_path, box_row(1, [[101, 33, 271, 279]]))
     (row,) = convert(path, tmp_path / "other.jsonl", "absolute").rows
@@ -154,6 +166,7 @@ def test_rows_of_the_release_become_rows_of_a_box_file(tmp_path):
     assert (one["query"], one["image"]) == ("Which\\nferry?", "../pages/docvqa/1.png")
     assert one["model"] == "hmhm1229/ConceptFormer-Trainset"
     assert (two["page_id"], two["other_positives"], len(two["boxes"])) == ("3", ["docvqa/2.png"], 1)
+    assert two["dropped"] == 1 and "clipped" not in two
     assert (three["boxes"], three["input_size"]) == ([], [100, 300])
     told = [str(fault) for fault in converted.skipped]
     assert [re.match(r"set.jsonl\D*(\d+)", line)[1] for line in told] == ["7", "2", "4", "5", "6", "8"]

@@ -35,6 +35,7 @@ def test_the_schema_says_nothing_that_is_not_read():
 def test_a_good_row_has_no_fault():
     assert schema_faults(GOOD) == ()
     assert schema_faults(box_row(1, [])) == ()
+    assert schema_faults(box_row(1, [], clipped=0, dropped=2)) == ()
 
 
 @pytest.mark.parametrize("key", [key for key in GOOD if key != "other_positives"])
@@ -61,6 +62,8 @@ def test_each_key_is_needed(key):
         ({"image_size": [280]}, "image_size is [280]; expected 2 numbers"),
         ({"input_size": [0, 280]}, "input_size[0] is 0; expected at least 1"),
         ({"other_positives": [""]}, "other_positives[0] is ''; expected a text that is not empty"),
+        ({"clipped": 0.5}, "clipped is 0.5; expected a whole number"),
+        ({"dropped": -1}, "dropped is -1; expected at least 0"),
         ({"score": 1}, "unknown key 'score'; expected format, "),
     ],
 )
@@ -169,6 +172,15 @@ def test_boxes_that_never_come_near_the_far_edges_are_a_sign(tmp_path):
 
 def test_few_rows_give_no_sign(tmp_path):
     assert hints(tmp_path, (SIDE, SIDE), [[10, 10, 100, 90]] * 29) == ()
+
+
+def test_rows_most_of_which_had_boxes_cut_off_are_a_sign(tmp_path):
+    boxes = [[10, 10, 270, 90]] * 2
+    cut, whole = ([box_row(n, boxes, clipped=clipped) for n in range(9)] for clipped in (2, None))
+    (hint,) = frame_hints(read_rows(tmp_path, *cut[:2], *whole[2:4], box_row(9, [])).rows)
+    assert hint.startswith("boxes of 2 of 4 rows reached beyond their pages when they were proposed, and were cut off")
+    assert frame_hints(read_rows(tmp_path, *cut[:2], *whole[2:5]).rows) == ()
+    assert frame_hints(read_rows(tmp_path, *cut[:3]).rows) == ()
 
 
 def test_an_input_of_another_shape_than_the_page_is_a_sign(tmp_path):

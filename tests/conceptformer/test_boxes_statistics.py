@@ -116,6 +116,9 @@ def test_everything_is_written_as_json_and_as_markdown(tmp_path):
     assert written["faults"]["boxes that cannot be used"][0]["place"] == "boxes.jsonl:1"
     assert "| made by | a\\|b \\<b\\>\\*x\\*\\</b\\>, prompt 1 (1 pair); a-model, prompt 1 (1 pair) |" in markdown
     assert "| frames of the boxes | absolute (2 pairs) |\n| pairs by number of boxes | 2 with 1 |\n" in markdown
+    groups = [line for line in markdown.splitlines() if line.endswith("% |") and line.count("|") == 4]
+    assert groups == ["| 9–16 | 1 | 50.0% |", "| 17–32 | 1 | 50.0% |"]
+    assert len(written["lengths"]["groups"]) == 7 and "To compare, the paper's training set (Figure 3a)" in markdown
     assert "| 17–32 | 1 | 50.0% |" in markdown and "## Invalid rows: 1" in markdown
 
 
@@ -124,6 +127,30 @@ def test_figures_that_a_file_without_boxes_does_not_have_are_not_shown(tmp_path)
     shown = dict(facts(box_statistics(file, GRID)))
     assert (shown["rows"], shown["pairs without boxes"], shown["pairs by number of boxes"]) == ("2", "2", "2 with 0")
     assert not {"frames of the boxes", "boxes of a pair", "area of a box, of its page"} & set(shown)
+
+
+def test_boxes_that_were_lost_when_they_were_proposed_are_summed_up_and_looked_at(tmp_path):
+    file = read_rows(
+        tmp_path,
+        box_row(1, [[0, 0, 9, 9]], clipped=1, dropped=3),
+        box_row(2, [[0, 0, 9, 280]], clipped=1),
+        box_row(3, [[0, 0, 9, 9]]),
+        box_row(4, [[0, 0, 9, 9]], clipped=7, frame="pixels"),
+    )
+    found = box_statistics(file, GRID)
+    assert (found.clipped, found.clipped_before, found.dropped_before) == (0, 2, 3)
+    told = dict(facts(found))
+    assert told["boxes cut off at the edge when they were proposed"] == "2"
+    assert told["boxes dropped when they were proposed"] == "3"
+    chosen = {choice.row.query_id: choice.reasons for choice in chosen_rows(file, 1, seed=0)}
+    assert {name for name, why in chosen.items() if "with boxes lost when they were proposed" in why} == {"q1", "q2"}
+    untouched = dict(facts(statistics(tmp_path, box_row(3, [[0, 0, 9, 9]]))))
+    assert not [name for name in untouched if "when they were proposed" in name]
+
+
+def test_a_file_of_single_boxes_has_no_row_with_the_most(tmp_path):
+    file = read_rows(tmp_path, *(box_row(n, [[0, 0, 9 + n, 9]]) for n in range(9)))
+    assert not [choice for choice in chosen_rows(file, 9, seed=0) if "most boxes" in choice.reasons]
 
 
 def test_rows_to_look_at_are_chosen_by_rule(tmp_path):
@@ -142,8 +169,8 @@ def test_rows_to_look_at_are_chosen_by_rule(tmp_path):
         "q7": ("largest area",),
         "q6": ("largest area",),
         "q5": ("largest area",),
-        "q0": ("smallest area", "most boxes"),
-        "q1": ("smallest area", "most boxes"),
+        "q0": ("smallest area",),
+        "q1": ("smallest area",),
         "q2": ("smallest area",),
         "q4": ("most boxes",),
     }

@@ -12,11 +12,12 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from conceptformer import propose as command
 from tests.conceptformer import proposal_runs
 from tests.conceptformer.proposal_runs import KEY, arguments, content_of, rows_in, run, run_main, write_pairs
 from tests.conceptformer.proposal_server import BOX, USAGE
 from tests.visar.commands import environment
-from visar.command_line import config_folder
+from visar.command_line import config_folder, run_command
 
 CONFIGS = config_folder("conceptformer")
 
@@ -133,6 +134,24 @@ def test_without_the_sdk_the_line_that_installs_it_is_shown(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "openai", None)
     outcome = run_main(tmp_path, "http://127.0.0.1:9/v1")
     assert "needs the package 'openai': pip install 'evidence-retrieval[api]'" in outcome.error
+
+
+def test_help_explains_the_settings(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["conceptformer.propose", "--help"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    with pytest.raises(SystemExit, match="0"):
+        run_command(command.main, config="propose", literal=command.LITERAL_KEYS, package="conceptformer")
+    told = capsys.readouterr().out.partition("Choices:")[0]
+    for setting in ("asks", "stop_after_failures", "image.max_pixels", "image.side_multiple", "image.format"):
+        assert f"... {setting}=" in told
+
+
+def test_one_try_and_one_reply_are_told_as_one(server, tmp_path):
+    write_pairs(tmp_path, 2)
+    server.plan(by_query={"q0": [{"status": 500}]}, default=[{"content": "Hm."}])
+    assert run_main(tmp_path, server, "retry.attempts=1", "asks=1").status == 1
+    reasons = {row["query_id"]: row["reason"] for row in rows_in(tmp_path, "boxes.failed")}
+    assert reasons["id0"].endswith(" (1 try)") and reasons["id1"] == "no JSON object in the reply: 'Hm.'"
 
 
 # The key.

@@ -17,6 +17,7 @@ from conceptformer.data.one_line import one_line
 from conceptformer.errors import ConceptFormerError, DataError
 from conceptformer.proposals import prompt
 from conceptformer.proposals.budget import Budget, BudgetSpentError, Price, Usage
+from conceptformer.proposals.failed_requests import FailedRequestError, names_model
 from conceptformer.proposals.frame_watch import FrameWatch
 from conceptformer.proposals.page_images import SentForm
 from conceptformer.proposals.pairs import read_pairs
@@ -246,6 +247,32 @@ def test_boxes_in_the_stated_frame_are_not_doubted():
     # Too few, none at all, and no boxes.
     assert watched("absolute", lambda share: [0, 0, 990 * share, 900], count=29) is None
     assert watched("absolute", lambda share: ["a", None, float("nan"), 1e300]) is None
+
+
+def test_where_most_replies_leave_the_page_four_are_enough_for_a_doubt():
+    beyond = {"boxes": lambda share: [0, 0, 500 + 490 * share, 900], "input_size": (600, 800)}
+    assert "100% of the replies name places beyond the page" in watched("absolute", **beyond, count=4)
+    assert watched("absolute", **beyond, count=3) is None
+    # Half of them, and less than half.
+    for least, doubted in ((0.5, True), (0.7, False)):
+        some = {**beyond, "boxes": lambda share, least=least: [0, 0, 500, 900 if share >= least else 700]}
+        assert ("50% of the replies" in str(watched("absolute", **some, count=4))) is doubted
+    # They fit no other frame.
+    assert watched("absolute", lambda share: [0, 0, 500, 1200], input_size=(600, 800), count=4) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "names"),
+    [
+        ("the server answers 404: The model `m-1` does not exist.", None, True),
+        ('the server answers 404: model "m-1" not found, try pulling it first', None, True),
+        ("the server answers 404: nothing more", "model_not_found", True),
+        ("the server answers 404: The model does not exist", None, False),
+        ("the server answers 404: m-1 has no endpoint that supports response_format", None, False),
+    ],
+)
+def test_a_server_that_has_no_such_model_is_told_from_one_that_cannot_do_something(message, code, names):
+    assert names_model(FailedRequestError(message, status=404, code=code), "m-1") is names
 
 
 def test_a_parquet_file_is_no_list_of_pairs_and_what_makes_one_is_said(tmp_path):
