@@ -13,16 +13,17 @@ from visar.tensor_files import StoreError, warn
 
 
 @contextmanager
-def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
+def lock_file(path: Path, *, wait: bool, what: str) -> Iterator[bool]:
     """Hold a file that is there for its lock alone: it is made, locked, and removed in the end.
 
     Args:
         wait: Wait for another process that holds it; else the block is told False.
+        what: The folder's part, such as "output folder", for messages.
 
     Raises:
         StoreError: The file cannot be made.
     """
-    file = _opened(path, wait=wait)
+    file = _opened(path, wait=wait, what=what)
     if file is None:
         yield False
         return
@@ -80,7 +81,7 @@ def lies_at(path: Path, file: int) -> bool:
         return False
 
 
-def _opened(path: Path, *, wait: bool) -> BinaryIO | None:
+def _opened(path: Path, *, wait: bool, what: str) -> BinaryIO | None:
     """The file, locked if it can be; None where another process holds it."""
     while True:
         try:
@@ -88,7 +89,7 @@ def _opened(path: Path, *, wait: bool) -> BinaryIO | None:
             # To be written, although it stays empty: network file systems lock no other files.
             file = path.open("ab")
         except OSError as error:
-            raise StoreError(f"{path}: cannot be made ({error.strerror}); choose another folder") from error
+            raise StoreError(f"{path}: cannot be made ({error.strerror}); choose another {what}") from error
         try:
             if lock(file.fileno(), path, wait=wait) is False:
                 file.close()

@@ -92,7 +92,7 @@ class DrawingFolder:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time write the folder: those that torchrun starts all come at once."""
-    with lock_file(folder.with_name(f"{folder.name}.lock"), wait=True):
+    with lock_file(folder.with_name(f"{folder.name}.lock"), wait=True, what="cache folder"):
         yield
 
 

@@ -84,7 +84,7 @@ def claimed_below(root: Path, benchmark: str, retriever: str, identity: RunIdent
     """
     with contextlib.ExitStack() as held:
         # One process at a time chooses, so that no two choose the same.
-        with lock_file(root / "choosing.lock", wait=True):
+        with lock_file(root / "choosing.lock", wait=True, what="output folder"):
             folder = _own_folder_below(root, benchmark, retriever, identity)
             held.enter_context(claimed(folder, identity, setting="output"))
         yield folder
@@ -101,7 +101,7 @@ def claimed(folder: Path, identity: RunIdentity, *, setting: str) -> Iterator[Pa
         DataError: It holds those of another run, or another process is about to write its own there.
         StoreError: The folder cannot be written.
     """
-    with lock_file(folder / _LOCK_FILE, wait=False) as ours:
+    with lock_file(folder / _LOCK_FILE, wait=False, what="output folder") as ours:
         if not ours:
             raise DataError(
                 f"{setting}: another process is at work on results for {folder}; wait for its end, or choose another "
