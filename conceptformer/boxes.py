@@ -20,7 +20,7 @@ from conceptformer.box_files.statistics import BoxStatistics, box_statistics
 from conceptformer.box_files.summary import PUBLISHED, facts, length_rows, told_lengths, write_summary
 from conceptformer.errors import ConceptFormerError
 from conceptformer.regions import frame_named
-from visar.command_line import run_command, true_or_false, user_path, whole_number
+from visar.command_line import result_console, run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 
 LITERAL_KEYS = ("file", "out", "query_ids", "pages", "corpus")
@@ -32,7 +32,7 @@ _SHOWN_FAULTS = 3
 
 def check(config: DictConfig) -> None:
     """Say what is in a file and what is wrong with it; write both as JSON and Markdown."""
-    console, path = _console(), _file(config)
+    console, path = result_console(highlight=False), _file(config)
     out = path.with_name(f"{path.stem}.check.json") if config.out is None else _out(config, path, ".json")
     with progress_bar(console, "looking at images") as on_progress:
         file = read_box_file(path, open_images=true_or_false(config, "images"), on_progress=on_progress)
@@ -51,7 +51,7 @@ def show(config: DictConfig) -> None:
     """Draw boxes on their pages in one HTML file."""
     from conceptformer.report.box_sheet import write_box_sheet
 
-    console, path = _console(), _file(config)
+    console, path = result_console(highlight=False), _file(config)
     if config.out is None:
         raise ConceptFormerError("out: expected the page to write; write out=PAGE.html")
     out, count, seed = _out(config, path, ".html"), whole_number(config, "count"), config.seed
@@ -82,7 +82,7 @@ def show(config: DictConfig) -> None:
 
 def convert(config: DictConfig) -> None:
     """Write a box file from another kind of file, or in another frame."""
-    console, path = _console(), _file(config)
+    console, path = result_console(highlight=False), _file(config)
     if config.out is None:
         raise ConceptFormerError("out: expected the file to write; write out=BOXES.jsonl")
     out = _out(config, path, ".jsonl")
@@ -133,10 +133,6 @@ def main(arguments: Sequence[str]) -> None:
 def _no_action(action: str | None, config: DictConfig) -> None:
     found = "" if action is None else f", got {action!r}"
     raise ConceptFormerError(f"boxes: expected {', '.join(ACTIONS)}{found}; write check FILE, or --help")
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
 
 
 def _file(config: DictConfig) -> Path:

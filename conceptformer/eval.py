@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -30,7 +29,7 @@ from conceptformer.retrieval.protocol import PageRanker, PageRetriever
 from conceptformer.retrieval.result_folders import RunIdentity, claimed, claimed_below, data_fingerprint
 from conceptformer.retrieval.run_files import write_qrels, write_run
 from conceptformer.retrieval.tables import markdown_table, mean_rows, metric_rows
-from visar.command_line import run_command, true_or_false, user_path, whole_number
+from visar.command_line import result_console, run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 from visar.run_folder import RunFolder
 
@@ -55,9 +54,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def main(config: DictConfig) -> None:
     """Build the objects that the config describes, run, and write the run folder."""
     place = Place(*rank_and_world(os.environ))
-    # Piped into a file there is no width to keep to, and cut columns would be of no use there.
-    width = None if sys.stdout.isatty() else 160
-    console = Console(width=width, emoji=False, quiet=place.rank != 0)
+    console = result_console(quiet=place.rank != 0)
     config.cache = str(user_path(config, "cache"))
     encoding = _encoding(config, place)
     benchmarks, retriever = _benchmarks(config), _retriever(config, console)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from rich.console import Console
 
 from conceptformer.benchmarks import BenchmarkGroup
 from conceptformer.data.pair_files import PAIRS, TRAINING
 from conceptformer.data.task_pairs import IMAGES, write_held_out, write_task_pairs
 from conceptformer.errors import ConceptFormerError
 from conceptformer.records import OnProgress, RetrievalTask
-from visar.command_line import run_command, true_or_false, user_path
+from visar.command_line import result_console, run_command, true_or_false, user_path
 from visar.progress import progress_bar
 
 LITERAL_KEYS = (
@@ -27,7 +25,7 @@ LITERAL_KEYS = (
 
 def main(config: DictConfig) -> None:
     """Read the pages and queries that the config describes, and write them as pairs or as held out."""
-    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
+    console = result_console(highlight=False)
     if config.out is None:
         raise ConceptFormerError("out: expected the folder to write to; write out=FOLDER")
     out = user_path(config, "out")

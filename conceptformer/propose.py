@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from conceptformer.proposals.box_file import COMPANIONS, companion
 from conceptformer.proposals.budget import Price, Usage
 from conceptformer.proposals.pairs import read_pairs
 from conceptformer.proposals.run import ProposalRun, ProposalSettings
-from visar.command_line import run_command, user_path, whole_number
+from visar.command_line import result_console, run_command, user_path, whole_number
 from visar.progress import progress_bar
 
 LITERAL_KEYS = ("pairs", "out", "api.base_url", "api.model")
@@ -29,8 +28,7 @@ _SECONDS_BETWEEN_COSTS = 30.0
 
 def main(config: DictConfig) -> None:
     """Build the objects that the config describes, run, and say what was made and what it cost."""
-    # Piped into a file there is no width to keep to.
-    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
+    console = result_console(highlight=False)
     pairs, out = _file(config, "pairs", "PAIRS.jsonl"), _file(config, "out", "BOXES.jsonl")
     _check_files(pairs, out)
     settings = _settings(config)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +19,7 @@ from conceptformer.report.retriever_tables import (
 )
 from conceptformer.retrieval.comparison import compare_retrievers
 from conceptformer.retrieval.finished_runs import find_finished_runs
-from visar.command_line import run_command, user_path
+from visar.command_line import result_console, run_command, user_path
 from visar.tensor_files import write_atomically
 
 LITERAL_KEYS = ("runs", "output", "reference")
@@ -31,8 +28,7 @@ LITERAL_KEYS = ("runs", "output", "reference")
 
 def main(config: DictConfig) -> None:
     """Read the runs, compare them, and write the tables."""
-    width = None if sys.stdout.isatty() else 160
-    console = Console(width=width, emoji=False)
+    console = result_console()
     known = published_benchmarks()
     published = {} if config.published is None else published_means(config.published)
     runs, unfinished = find_finished_runs(user_path(config, "runs"))

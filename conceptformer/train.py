@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import sys
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -36,7 +35,7 @@ from conceptformer.training.compare import measure_run, run_comparison
 from conceptformer.training.comparison import ComparisonPlan
 from conceptformer.training.data import TrainingData
 from conceptformer.training.run import REFUSED_FILE, LongestRow, Method, Outcome, train
-from visar.command_line import run_command, true_or_false, user_path, whole_number
+from visar.command_line import result_console, run_command, true_or_false, user_path, whole_number
 from visar.progress import progress_bar
 
 LITERAL_KEYS = ("output", "cache", "tokenizer", "backbone.pretrained.name_or_folder", "data.train", "data.held_out")
@@ -54,7 +53,7 @@ def main(config: DictConfig) -> None:
     transformers.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     rank, _ = rank_and_world(os.environ)
-    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, quiet=rank != 0)
+    console = result_console(quiet=rank != 0)
     if true_or_false(config, "dry_run"):
         _plan(config, console)
     elif config.compare:

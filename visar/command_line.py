@@ -106,6 +106,17 @@ def run_command(
             _stop((wrong_argument(settings, folder, config) if known else None) or told)
 
 
+def result_console(*, highlight: bool = True, quiet: bool = False) -> Console:
+    """The console on which a command shows its results.
+
+    Args:
+        highlight: Colour numbers and the like.
+        quiet: Show nothing, as for all but one of several processes.
+    """
+    # Piped into a file there is no width to keep to, and cut columns would be of no use there.
+    return Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=highlight, quiet=quiet)
+
+
 def chosen_selectors(config: DictConfig) -> DictConfig:
     """The configs of the selectors by name.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from rich.table import Table
 
 from visar import __version__
 from visar.benchmarks.protocol import Benchmark
-from visar.command_line import chosen_selectors, run_command, true_or_false, user_path, whole_number
+from visar.command_line import chosen_selectors, result_console, run_command, true_or_false, user_path, whole_number
 from visar.documents import OcrEngine
 from visar.encoders.protocol import Encoder
 from visar.errors import DatasetError
@@ -196,8 +195,7 @@ def _print_results(metrics: Mapping[str, Any], folder: RunFolder, console: Conso
 
 def main(config: DictConfig) -> None:
     """Build the objects that the config describes, run, and write the run folder."""
-    # Piped into a file there is no width to keep to, and cut columns would be of no use there.
-    console = Console(emoji=False) if sys.stdout.isatty() else Console(width=160, emoji=False)
+    console = result_console()
     setting = _setting(config)
     folder = RunFolder(user_path(config, "output"))
     text = OmegaConf.to_yaml(config, resolve=True)

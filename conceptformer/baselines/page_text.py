@@ -19,9 +19,9 @@ import torch
 from conceptformer.baselines.text_files import TextFiles
 from conceptformer.data.images import open_image
 from conceptformer.errors import ConceptFormerError, DataError
-from conceptformer.records import Page
+from conceptformer.records import OnProgress, Page
 from conceptformer.retrieval.encoding import image_digest, read_page, refuse_changed
-from conceptformer.retrieval.filling import Encoding, OnProgress, refuse_left_out
+from conceptformer.retrieval.filling import Encoding, refuse_left_out
 from visar.documents import OcrEngine
 from visar.documents.ocr import ImageRefusedError
 from visar.errors import VisarError

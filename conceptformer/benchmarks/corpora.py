@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.parquet_pages import parquet_columns, stored_rows
 from conceptformer.data.table_files import chosen_columns, identifier
 from conceptformer.errors import DataError
-from conceptformer.records import ImageSource, Page
+from conceptformer.records import ImageSource, OnProgress, Page
 
 Numbered = tuple[JsonRow, ImageSource]
 """A row with a ``page_id``, and the image of the page."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conceptformer.benchmarks.judgments import judged_task
-from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.document_pages import DocumentPages, read_document_folder
 from conceptformer.data.folder import own_folder
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.table_files import cell_text, identifier, read_table
 from conceptformer.errors import DataError
-from conceptformer.records import RetrievalTask
+from conceptformer.records import OnProgress, RetrievalTask
 from visar.benchmarks.page_numbers import parse_page_list
 
 _NEEDED = {"query": ("query", "question")}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.retrieval_files import read_retrieval_folder
 from conceptformer.drawn import DrawnPages
-from conceptformer.records import RetrievalTask
+from conceptformer.records import OnProgress, RetrievalTask
 
 
 @dataclass(frozen=True)

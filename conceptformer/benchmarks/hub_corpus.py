@@ -25,13 +25,12 @@ from conceptformer.benchmarks.judgments import (
     relevant_pages,
     trec_judgments,
 )
-from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.folder import HubData, data_folder
 from conceptformer.data.json_rows import JsonRow, Refusals, shown
 from conceptformer.data.parquet_pages import row_count
 from conceptformer.data.table_files import identifier, one_table, read_table
 from conceptformer.errors import DataError
-from conceptformer.records import RetrievalTask
+from conceptformer.records import OnProgress, RetrievalTask
 
 _QUERY_FILES = ("query.parquet", "queries.parquet")
 _QRELS = "qrels.txt"

@@ -86,5 +86,4 @@ class LongDocuments:
         if is_image_file(document.files[0]):
             yield from ((path.name, path) for path in document.files)
         else:
-            for page_id, image, _ in drawn_pages(document, Path(self.drawn).expanduser(), self.dpi):
-                yield page_id, image
+            yield from drawn_pages(document, Path(self.drawn).expanduser(), self.dpi)

@@ -15,13 +15,12 @@ from pathlib import Path
 from conceptformer.benchmarks.corpora import Numbered, distinct_pages, parquet_pages
 from conceptformer.benchmarks.corpus_tables import NEEDS, find_tables
 from conceptformer.benchmarks.judgments import Judgment, finite_score, judged_task, query_texts, relevant_pages
-from conceptformer.benchmarks.protocol import OnProgress
 from conceptformer.data.folder import HubData, data_folder
 from conceptformer.data.images import read_image_facts
 from conceptformer.data.json_rows import JsonRow, Refusals, image_path, shown
 from conceptformer.data.table_files import cell_text, identifier, read_table
 from conceptformer.errors import DataError
-from conceptformer.records import Page, RetrievalTask
+from conceptformer.records import OnProgress, Page, RetrievalTask
 
 _PAGE_IDS = ("corpus-id", "corpus_id", "id", "_id", "doc_id")
 _QUERIES = {"query_id": ("query-id", "query_id", "id", "_id"), "query": ("query", "text")}

@@ -13,8 +13,8 @@ from conceptformer.data.page_files import CopiedPage, PageFiles, copy_pages, cor
 from conceptformer.errors import DataError
 from conceptformer.opendocvqa.corpus import Corpus, find_pages
 from conceptformer.records import OnProgress
+from visar.documents.discovery import is_image_file
 
-_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
 _CORPUS_FILES = ("data/train-*.parquet", "data/*.parquet", "*.parquet")
 
 
@@ -56,7 +56,7 @@ class PageFolder:
         # The folder is looked through, so that no id can name a file outside it.
         named: dict[str, list[Path]] = {}
         for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() in _SUFFIXES and path.is_file():
+            if is_image_file(path) and path.is_file():
                 name = path.relative_to(folder)
                 named.setdefault(name.as_posix(), []).insert(0, path)  # before those that differ in their suffix
                 named.setdefault(name.with_suffix("").as_posix(), []).append(path)

@@ -95,7 +95,7 @@ def read_document_folder(
     done, total = len(images), len(images) + sum(counts.values())
     for document in counts:
         try:
-            for page_id, image, _ in drawn_pages(document, drawn, dpi):
+            for page_id, image in drawn_pages(document, drawn, dpi):
                 documents.setdefault(document.id, []).append(page_id)
                 done += 1
                 if isinstance(image, DocumentError):
@@ -109,8 +109,8 @@ def read_document_folder(
     return DocumentPages(tuple(pages.values()), {name: tuple(ids) for name, ids in documents.items()})
 
 
-def drawn_pages(document: Document, drawn: Path, dpi: float) -> Iterator[tuple[str, Path | DocumentError, int]]:
-    """The pages of a PDF as PNG files: the id of each, its image or why it has none, and how many pages there are.
+def drawn_pages(document: Document, drawn: Path, dpi: float) -> Iterator[tuple[str, Path | DocumentError]]:
+    """The pages of a PDF as PNG files: the id of each, and its image or why it has none.
 
     The id is that of the document, ``#`` and the number from 1.
 
@@ -130,7 +130,7 @@ def drawn_pages(document: Document, drawn: Path, dpi: float) -> Iterator[tuple[s
                     write_atomically(image, _png(reader.image(number - 1)))
                 except DocumentError as error:
                     image = error
-            yield f"{document.id}#{number}", image, count
+            yield f"{document.id}#{number}", image
 
 
 def _found(folder: Path, drawn: Path) -> tuple[dict[str, Path], dict[str, Path]]:

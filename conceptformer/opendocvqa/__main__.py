@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from hydra.utils import instantiate
@@ -13,7 +12,7 @@ from rich.table import Table
 from conceptformer.data.pair_files import PAIRS, TRAINING
 from conceptformer.errors import ConceptFormerError
 from conceptformer.opendocvqa.training_data import SUMMARY, Written, write_training_data
-from visar.command_line import run_command, true_or_false, user_path
+from visar.command_line import result_console, run_command, true_or_false, user_path
 from visar.progress import progress_bar
 
 LITERAL_KEYS = ("out", "boxes", "queries.root", "corpus.root")
@@ -22,7 +21,7 @@ LITERAL_KEYS = ("out", "boxes", "queries.root", "corpus.root")
 
 def main(config: DictConfig) -> None:
     """Build the objects that the config describes, write the files, and show the counts beside the paper's."""
-    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False, highlight=False)
+    console = result_console(highlight=False)
     if config.out is None:
         raise ConceptFormerError("out: expected the folder to write to; write out=FOLDER")
     out = user_path(config, "out")

@@ -75,7 +75,7 @@ def compare_retrievers(
     found = {run.benchmark for run in runs}
     benchmarks = (*(name for name in order if name in found), *sorted(found - set(order)))
     for benchmark in benchmarks:
-        _check_same_questions([run for run in runs if run.benchmark == benchmark])
+        _check_same_data([run for run in runs if run.benchmark == benchmark])
     by_retriever = _labelled(runs)
     placed = {(label, run.benchmark): run for label, own in by_retriever.items() for run in own}
     labels = tuple(by_retriever)
@@ -116,15 +116,17 @@ def _labelled(runs: Sequence[FinishedRun]) -> dict[str, list[FinishedRun]]:
     }
 
 
-def _check_same_questions(runs: Sequence[FinishedRun]) -> None:
-    first = runs[0]
-    for run in runs[1:]:
-        for what, one, other in (
-            ("queries", first.queries.keys(), run.queries.keys()),
-            ("relevant pages", first.relevant, run.relevant),
-            ("numbers of pages", first.pages, run.pages),
-        ):
-            if one != other:
+def _check_same_data(runs: Sequence[FinishedRun]) -> None:
+    """Refuse runs of one benchmark's name with different data, as far as they have written down what theirs were."""
+    for what, told_by in (
+        ("queries", lambda run: run.queries.keys()),
+        ("relevant pages", lambda run: run.relevant),
+        ("numbers of pages", lambda run: run.pages),
+        ("page images or texts", lambda run: run.data),
+    ):
+        first, *others = [run for run in runs if told_by(run) is not None] or [None]
+        for run in others:
+            if told_by(run) != told_by(first):
                 raise DataError(
                     f"{first.folder} and {run.folder}: both are of a benchmark called {run.benchmark}, with different "
                     f"{what}; compare runs of the same data: choose their folder, runs=FOLDER, or remove the others"

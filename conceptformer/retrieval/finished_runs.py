@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,7 @@ def find_finished_runs(root: Path) -> tuple[list[FinishedRun], list[Path]]:
     """All runs below a folder, in the order of their paths, and the folders of runs that were not finished.
 
     Raises:
-        DataError: There is no such folder, no finished run in it, or one with damaged files; two of them look as if
-            they were of the same data, and are not.
+        DataError: There is no such folder, no finished run in it, or one with damaged files.
     """
     if not root.is_dir():
         raise DataError(f"{root}: no such folder; expected runs of conceptformer.eval in it")
@@ -64,9 +63,7 @@ def find_finished_runs(root: Path) -> tuple[list[FinishedRun], list[Path]]:
     finished = [folder for folder in begun if (folder / METRICS_FILE).is_file()]
     if not finished:
         raise DataError(f"{root}: holds no finished run; expected folders with {METRICS_FILE} and {_ROWS_FILE}")
-    runs = [read_finished_run(folder) for folder in finished]
-    _check_same_data(runs)
-    return runs, [folder for folder in begun if folder not in finished]
+    return [read_finished_run(folder) for folder in finished], [folder for folder in begun if folder not in finished]
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
@@ -95,21 +92,6 @@ def read_finished_run(folder: Path) -> FinishedRun:
             f"{folder}: {METRICS_FILE} and {_ROWS_FILE} are not of the same run; run conceptformer.eval again"
         )
     return run
-
-
-def _check_same_data(runs: Sequence[FinishedRun]) -> None:
-    """Runs with the same questions, answers and number of pages must also have had the same pages."""
-    firsts: dict[tuple[str, int, frozenset[tuple[str, frozenset[str]]]], FinishedRun] = {}
-    for run in runs:
-        if run.data is None:
-            continue
-        first = firsts.setdefault((run.benchmark, run.pages, frozenset(run.relevant.items())), run)
-        if first.data != run.data:
-            raise DataError(
-                f"{first.folder} and {run.folder}: both are of a benchmark called {run.benchmark}, with different "
-                "page images or texts; compare runs of the same data: choose their folder, runs=FOLDER, or remove the "
-                "others"
-            )
 
 
 def _run(folder: Path, metrics: Mapping[str, Any], rows: list[dict[str, Any]], data: str | None) -> FinishedRun:

@@ -14,10 +14,12 @@ import pytest
 from conceptformer import table as command
 from conceptformer.errors import DataError
 from conceptformer.published import published_benchmarks
+from conceptformer.retrieval.comparison import compare_retrievers
 from conceptformer.retrieval.evaluation import METRICS
 from conceptformer.retrieval.finished_runs import find_finished_runs, read_finished_run
 from tests.visar.commands import Outcome
 from visar.command_line import run_command
+from visar.significance import Resampling
 
 
 def run(*arguments: str, folder: Path) -> Outcome:
@@ -120,14 +122,16 @@ def test_runs_that_had_other_pages_behind_equal_ids_are_not_put_together(tmp_pat
     # Of the oldest it is not known.
     assert [run.data for run in find_finished_runs(tmp_path)[0]] == ["data 1", "data 1", None]
     (folders[1] / "identity.json").write_text(json.dumps({"data": "data 2"}))
+    settings = {"order": (), "reference": None, "resampling": Resampling(samples=50, seed=0)}
     with pytest.raises(DataError, match="a and .*/b: both are of a benchmark called own, with different page images"):
-        find_finished_runs(tmp_path)
+        compare_retrievers(find_finished_runs(tmp_path)[0], **settings)
     outcome = run(f"runs={tmp_path}", folder=tmp_path)
     assert outcome.status == 2 and "compare runs of the same data: choose their folder, runs=FOLDER" in outcome.error
     shutil.rmtree(folders[1])
     written(folders[1], benchmark="another")
     (folders[1] / "identity.json").write_text(json.dumps({"data": "data 2"}))
-    assert len(find_finished_runs(tmp_path)[0]) == 3
+    runs, _ = find_finished_runs(tmp_path)
+    assert len(runs) == 3 and compare_retrievers(runs, **settings).benchmarks == ("another", "own")
 
 
 # The command.
